@@ -1,0 +1,61 @@
+"""Names of the keys of one queue, and the rules for names."""
+
+import os
+import re
+
+SCHEMA_VERSION = "1"
+
+_QUEUE_NAME = re.compile(r"[^\s{}:*?\[\]\\]{1,100}")
+_JOB_ID = re.compile(r"[^\s{}:]{1,200}")
+
+
+def check_queue_name(name: object) -> str:
+    """Return `name` if it can be a queue's name. Raises ValueError with the rule that it breaks."""
+    if not isinstance(name, str) or not _QUEUE_NAME.fullmatch(name):
+        raise ValueError(
+            f"queue name {name!r}: use 1 to 100 characters without spaces, ':', '{{', '}}' or glob signs; "
+            "a hyphen reads well, as in 'emails-critical'"
+        )
+    return _utf8(name, "queue name")
+
+
+def check_job_id(job_id: object) -> str:
+    """Return `job_id` if it can be a job's id. Raises ValueError with the rule that it breaks."""
+    if not isinstance(job_id, str) or not _JOB_ID.fullmatch(job_id):
+        raise ValueError(
+            f"job id {job_id!r}: use a string of 1 to 200 characters without spaces, ':', '{{' or '}}', "
+            "as in 'outbox-42'"
+        )
+    return _utf8(job_id, "job id")
+
+
+def _utf8(text: str, what: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} {text!r} is not valid Unicode (a lone surrogate)") from None
+    return text
+
+
+class Keys:
+    """The keys of one queue: `qlab:{emails}:waiting` and so on.
+
+    The braces are the hash tag of Redis Cluster: all keys of a queue live in one slot, so one script may
+    touch them all (Redis documentation, "Redis cluster specification", hash tags).
+    """
+
+    def __init__(self, queue: str, prefix: str | None = None) -> None:
+        prefix = prefix or os.environ.get("QLAB_PREFIX") or "qlab"
+        if not re.fullmatch(r"[^\s{}*?\[\]\\]{1,100}", prefix):
+            raise ValueError(f"prefix {prefix!r}: use 1 to 100 characters without spaces, braces or glob signs")
+        self.prefix = prefix
+        self.queue = check_queue_name(queue)
+        self.base = f"{prefix}:{{{queue}}}:"
+
+    def __getitem__(self, name: str) -> str:
+        """The full key of `name`, for example `keys["waiting"]`."""
+        return self.base + name
+
+    def job(self, job_id: str) -> str:
+        """The key of the hash of one job."""
+        return f"{self.base}job:{job_id}"
