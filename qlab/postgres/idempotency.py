@@ -1,0 +1,238 @@
+"""An effect that must not happen twice, guarded by a row: PENDING while somebody works on it, then DONE.
+
+    outcome = await run_once(pool, "charge:o-1", effect, lock_seconds=75, request={"amount": 100})
+
+The claim is committed before the effect is called, so everybody sees it. Each claim has its own token; only
+the newest token can store a result or release the lock. This is not exactly-once: a process that dies between
+the effect and DONE leaves a key whose lock runs out, and the next one runs the effect again. So pass the same
+key on to whoever carries out the effect, and let them deduplicate.
+
+No function takes a second connection while it holds one, and none holds one while the effect runs: a pool of
+one works.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import dict_row
+
+from qlab import payload
+from qlab.postgres.connections import MISSING, Connection, Source, check_open, connection, own_transaction
+from qlab.postgres.errors import (
+    ClaimLost,
+    ConnectionUnusable,
+    IdempotencyError,
+    KeyBusy,
+    KeyMismatch,
+    NotInstalled,
+)
+from qlab.postgres.statements import statement
+
+__all__ = [
+    "Claim",
+    "ClaimLost",
+    "ConnectionUnusable",
+    "Done",
+    "IdempotencyError",
+    "KeyBusy",
+    "KeyMismatch",
+    "NotInstalled",
+    "Outcome",
+    "claim",
+    "done",
+    "install",
+    "lock_seconds",
+    "release",
+    "run_once",
+]
+
+KEY_MAX_LENGTH = 255
+_CLAIM_TRIES = 5  # a row can vanish between claim and look only when somebody deletes keys
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The key is ours until `locked_until`, under this token."""
+
+    key: str
+    token: UUID
+    locked_until: datetime
+
+
+@dataclass(frozen=True)
+class Done:
+    """The effect has happened before; `result` is what it stored, types included."""
+
+    key: str
+    result: Any
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `run_once` gives back. `ran` is False when the result is a stored one."""
+
+    result: Any
+    ran: bool
+
+
+def lock_seconds(timeout: float, retries: int, backoff: float = 0.0, margin: float = 20.0) -> float:
+    """How long a lock must hold so that nobody takes it over while its owner still waits for an answer.
+
+    timeout: seconds of one try; retries: tries after the first, made by the client library itself;
+    backoff: the longest pause between two tries; margin: seconds for everything else.
+    15 s × 3 + 2 × 5 s + 20 s = 75 s.
+    """
+    for name, value in (("timeout", timeout), ("retries", retries), ("backoff", backoff), ("margin", margin)):
+        if not 0 <= value < float("inf"):
+            raise ValueError(f"{name} is {value}; pass a number of zero or more")
+    return timeout * (1 + retries) + backoff * retries + margin
+
+
+async def install(conn: Connection) -> None:
+    """Create the table if it is not there. Safe to run again, and by several processes at once."""
+    async with own_transaction(conn):
+        await conn.execute(statement("idempotency_install_lock"))
+        await conn.execute(statement("idempotency_table"))
+
+
+async def claim(
+    source: Source,
+    key: str,
+    *,
+    lock_seconds: float,
+    request: Any = None,
+    now: datetime | None = None,
+) -> Claim | Done:
+    """Take the key, and commit. Returns Done when its effect has happened already.
+
+    request: what the key stands for (strict JSON); the same key with another request is refused.
+    now:     an aware datetime instead of the server's clock, for tests.
+    Raises KeyBusy (try again later), KeyMismatch, ConnectionUnusable, NotInstalled, ValueError.
+    """
+    if not 0 < lock_seconds < float("inf"):
+        raise ValueError(f"lock_seconds is {lock_seconds}; pass a number of seconds above zero")
+    values = {"key": _key(key), "request_hash": _fingerprint(request), "now": _aware(now)}
+    async with connection(source) as conn, _explained(), own_transaction(conn):
+        for _ in range(_CLAIM_TRIES):
+            taken = await _one(conn, "idempotency_claim", {**values, "lock_seconds": lock_seconds})
+            if taken:
+                return Claim(key, taken["lock_token"], taken["locked_until"])
+            row = await _one(conn, "idempotency_look", {"key": key, "now": values["now"]})
+            if row:
+                return _judge(key, row, values["request_hash"])
+    raise KeyBusy(key)
+
+
+async def done(source: Source, claim: Claim, result: Any, *, now: datetime | None = None) -> None:
+    """Store the result (strict JSON). Inside an open transaction it becomes part of it, with your own writes.
+
+    Raises ClaimLost when the lock is no longer ours: nothing is stored, and the job must come again.
+    """
+    text = _json(result, "result")
+    values = {"key": claim.key, "lock_token": claim.token, "result": text, "now": _aware(now)}
+    async with connection(source) as conn, _explained():
+        check_open(conn)
+        async with conn.transaction():
+            if (await conn.execute(statement("idempotency_done"), values)).rowcount == 0:
+                raise ClaimLost(claim.key)
+
+
+async def release(source: Source, claim: Claim, *, now: datetime | None = None) -> bool:
+    """End our lock now and commit, after an error, so that a retry can start at once.
+
+    False: the lock is somebody else's by now, and was left alone.
+    """
+    values = {"key": claim.key, "lock_token": claim.token, "now": _aware(now)}
+    async with connection(source) as conn, _explained(), own_transaction(conn):
+        return (await conn.execute(statement("idempotency_release"), values)).rowcount == 1
+
+
+async def run_once(
+    source: Source,
+    key: str,
+    effect: Callable[[], Awaitable[Any]],
+    *,
+    lock_seconds: float,
+    request: Any = None,
+) -> Outcome:
+    """Claim, run the effect, store its result; or return the stored one.
+
+    An effect that raises releases the key and the error goes on. Raises what `claim` and `done` raise.
+    """
+    held = await claim(source, key, lock_seconds=lock_seconds, request=request)
+    if isinstance(held, Done):
+        return Outcome(held.result, ran=False)
+    try:
+        result = await effect()
+        _json(result, "result")
+    except BaseException as error:
+        await _release_quietly(source, held, error)
+        raise
+    await done(source, held, result)
+    return Outcome(result, ran=True)
+
+
+async def _release_quietly(source: Source, held: Claim, error: BaseException) -> None:
+    """The effect's own error matters more than one of the release; the lock ends by itself later."""
+    try:
+        await release(source, held)
+    except Exception as second:
+        error.add_note(f"the key {held.key!r} could not be released ({second}); its lock ends by itself")
+
+
+def _judge(key: str, row: dict[str, Any], request_hash: object) -> Done:
+    if row["request_hash"] != request_hash:
+        raise KeyMismatch(key)
+    if row["status"] == "DONE":
+        return Done(key, json.loads(row["result"]))
+    raise KeyBusy(key, row["retry_after"])
+
+
+async def _one(conn: Connection, name: str, values: dict[str, Any]) -> dict[str, Any] | None:
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(statement(name), values)
+        return await cursor.fetchone()
+
+
+@asynccontextmanager
+async def _explained():  # type: ignore[no-untyped-def]  # noqa: ANN202
+    """A missing table gets one clear sentence."""
+    try:
+        yield
+    except MISSING as error:
+        raise NotInstalled("table idempotency_key is missing or older; run install(conn) once") from error
+
+
+def _key(key: str) -> str:
+    if not isinstance(key, str) or not 0 < len(key) <= KEY_MAX_LENGTH:
+        raise ValueError(f"an idempotency key is a text of 1 to {KEY_MAX_LENGTH} characters")
+    if "\x00" in key or not key.isprintable():
+        raise ValueError("the idempotency key holds NUL or another character that cannot be shown")
+    return key
+
+
+def _aware(now: datetime | None) -> datetime | None:
+    if now is not None and now.utcoffset() is None:
+        raise ValueError("now has no time zone; pass an aware datetime, such as datetime.now(UTC)")
+    return now
+
+
+def _json(value: Any, what: str) -> str:
+    text = payload.encode(value, what=what)
+    if _NUL.search(text):
+        raise ValueError(f"{what} holds a NUL character, which PostgreSQL cannot store as text")
+    return text
+
+
+def _fingerprint(request: Any) -> str:
+    """A hash of the request that does not depend on the order of its keys."""
+    canonical = json.dumps(json.loads(_json(request, "request")), sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
