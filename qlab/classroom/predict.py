@@ -125,12 +125,13 @@ class Predict(widgets.VBox):
         if self.choice.value is None:
             self._say(text("predict.choose"))
             return
-        self.progress.remember_guess(self.id, self.choice.value, self.why.value.strip())
-        self._hold(self._option(self.choice.value), self.why.value.strip())
+        option, reason = self._option(self.choice.value), self.why.value.strip()
+        self.progress.remember_guess(self.id, option.value, reason)
+        self._hold(option, reason)
         if self._actual:
             self._say(*self._comparison(late=True).lines())
         else:
-            self._say(text("predict.locked", guess=self._guess.label), *self.progress.notices)
+            self._say(text("predict.locked", guess=option.label), *self.progress.notices)
 
     def reopen(self) -> None:
         """Let the learner guess again; the old guess stays remembered until a new one is locked."""

@@ -112,8 +112,12 @@ class Progress:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            return self._set_aside(path, _reason(error))
-        return fact if isinstance(fact, dict) else self._set_aside(path, text("progress.not_a_record"))
+            self._set_aside(path, _reason(error))
+            return None
+        if not isinstance(fact, dict):
+            self._set_aside(path, text("progress.not_a_record"))
+            return None
+        return fact
 
     def _set_aside(self, path: Path, reason: str) -> None:
         """Keep a damaged file under another name, so that nothing is lost and the next save works."""

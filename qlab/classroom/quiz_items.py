@@ -40,7 +40,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Question:
-    """One question of any kind; an ``order`` question has ``steps`` (id and words, as shown) to put in order."""
+    """One question of any kind; an ``order`` question has ``steps`` (id, words) to put in order."""
 
     id: str
     kind: str
