@@ -25,8 +25,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """The process that the user started starts the pair; the workers of xdist inherit its environment.
 
-    Each worker gets a Redis database of its own on the embedded server, so that it can tell which keys its tests
-    left behind.
+    Each worker gets a Redis database of its own on the embedded server, so that it can tell which keys its
+    tests left behind.
     """
     worker = getattr(config, "workerinput", None)
     if worker is not None:
@@ -89,7 +89,7 @@ def prefix(redis_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def private_redis_url() -> Iterator[str]:
-    """A Valkey for one test alone, for what would disturb others: CONFIG SET, CLIENT KILL, SCRIPT FLUSH, FLUSHALL."""
+    """A Valkey for one test alone, for what would disturb others: CONFIG SET, CLIENT KILL, SCRIPT FLUSH."""
     with start(postgres=False, redis="valkey") as servers:
         yield servers.redis_url
 

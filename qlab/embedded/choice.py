@@ -16,7 +16,7 @@ _POSTGRES = ("QLAB_PG_DSN", "QLAB_PG_KIND")
 
 
 class Servers:
-    """A Redis and perhaps a PostgreSQL. The embedded ones end with `close()` and in any case with this process."""
+    """A Redis and perhaps a PostgreSQL. Embedded ones end with `close()` and at the latest with us."""
 
     def __init__(self) -> None:
         self.redis_url: str = ""
@@ -33,14 +33,14 @@ class Servers:
         self._owner = os.getpid()
 
     def environment(self) -> dict[str, str]:
-        """The variables by which other processes find these servers; the kinds keep their notices visible there."""
+        """The variables by which other processes find these servers; the kinds keep notices alive."""
         found = {"QLAB_REDIS_URL": self.redis_url, "QLAB_REDIS_KIND": self.redis_kind}
         if self.pg_dsn:
             found |= {"QLAB_PG_DSN": self.pg_dsn, "QLAB_PG_KIND": self.pg_kind}
         return found
 
     def versions(self) -> dict[str, str]:
-        """Names and versions as the servers give them: {"redis": "Valkey 9.1.2", "postgres": "PostgreSQL 18.6"}."""
+        """What the servers say they are: {"redis": "Valkey 9.1.2", "postgres": "PostgreSQL 18.6"}."""
         from .versions import postgres_version, redis_version
 
         found = {"redis": redis_version(self.redis_url, self.redis_kind)}
@@ -74,9 +74,9 @@ class Servers:
 def start(postgres: bool = True, *, redis: str | None = None) -> Servers:
     """Servers for this process: those of QLAB_REDIS_URL and QLAB_PG_DSN where set, else embedded ones.
 
-    `redis="valkey"` or `redis="fakeredis"` insists on a server of that kind of one's own. `postgres=False` starts no
-    PostgreSQL. Raises `ServerError`, one sentence, when a named server is not there or nothing can be started. A
-    missing PostgreSQL is a notice, since only a part of the course needs it.
+    `redis="valkey"` or `redis="fakeredis"` insists on a server of that kind of one's own. `postgres=False`
+    starts no PostgreSQL. Raises `ServerError`, one sentence, when a named server is not there or nothing can
+    be started. A missing PostgreSQL is a notice, since only a part of the course needs it.
     """
     servers = Servers()
     try:
@@ -143,9 +143,7 @@ def _choose_postgres(servers: Servers) -> None:
     try:
         process, servers.pg_dsn = postgres.start(_run_folder(servers) / "postgres")
     except (ServerError, OSError) as error:
-        servers.notices.append(
-            f"No PostgreSQL runs here, so the parts that need it cannot be run: {error}"
-        )
+        servers.notices.append(f"No PostgreSQL runs here, so the parts that need it cannot be run: {error}")
         return
     servers._closing.append(process.stop)
     servers.pg_kind = "postgres"

@@ -5,7 +5,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 
 def create_database(pg_dsn: str, name: str, *, template: str = "template1") -> str:
-    """Make the database `name` as a copy of `template` on the server of `pg_dsn`; return the DSN of the new one.
+    """Make the database `name` as a copy of `template` on the server of `pg_dsn`; return its DSN.
 
     Raises `psycopg.errors.DuplicateDatabase` when it exists, `psycopg.errors.ObjectInUse` while somebody is
     connected to the template.
@@ -44,7 +44,5 @@ def with_database(pg_dsn: str, name: str) -> str:
 def _execute(pg_dsn: str, statement: Any) -> None:
     import psycopg
 
-    with psycopg.connect(
-        pg_dsn, autocommit=True
-    ) as connection:  # neither statement may run in a transaction
+    with psycopg.connect(pg_dsn, autocommit=True) as connection:  # neither statement may run in a transaction
         connection.execute(statement)

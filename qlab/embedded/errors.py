@@ -2,7 +2,7 @@
 
 
 class ServerError(RuntimeError):
-    """A server could not be started or reached. The message is one sentence for a person: what and what to do.
+    """A server could not be started or reached. The message says in a sentence what is wrong and what to do.
 
     It never contains a password.
     """

@@ -11,8 +11,8 @@ def check_redis(url: str) -> None:
     reason = redis_error(url)
     if reason:
         raise ServerError(
-            f"QLAB_REDIS_URL names {without_password(url)}, but {reason}. Start it or correct the address, or unset "
-            "QLAB_REDIS_URL to use the embedded server."
+            f"QLAB_REDIS_URL names {without_password(url)}, but {reason}. Start it or correct the address, "
+            "or unset QLAB_REDIS_URL to use the embedded server."
         )
 
 
@@ -70,13 +70,13 @@ def check_postgres(dsn: str) -> None:
     reason = postgres_error(dsn)
     if reason:
         raise ServerError(
-            f"QLAB_PG_DSN names {without_password(dsn)}, but {reason}. Start it or correct the address, or unset "
-            "QLAB_PG_DSN to use the embedded server."
+            f"QLAB_PG_DSN names {without_password(dsn)}, but {reason}. Start it or correct the address, "
+            "or unset QLAB_PG_DSN to use the embedded server."
         )
 
 
 def postgres_error(dsn: str) -> str | None:
-    """None when a PostgreSQL answers at `dsn`, else what is wrong. libpq's own words may hold the whole address."""
+    """None when a PostgreSQL answers at `dsn`, else what is wrong. libpq's words may hold the address."""
     try:
         import psycopg
     except ImportError:
@@ -91,11 +91,7 @@ def postgres_error(dsn: str) -> str | None:
 
 
 def _refusal(sqlstate: str, text: str) -> str:
-    if (
-        sqlstate.startswith("28")
-        or "authentication failed" in text
-        or "no password supplied" in text
-    ):
+    if sqlstate.startswith("28") or "authentication failed" in text or "no password supplied" in text:
         return "it refuses this user name and password"
     if sqlstate == "3D000" or ("database" in text and "does not exist" in text):
         return "it has no database of that name"

@@ -12,18 +12,16 @@ from .lifetime import Tied, spawn
 from .waiting import wait_until_ready
 
 NOTICE = (
-    "Redis here is fakeredis, an imitation in Python. It is slow, any program on this machine can reach it, and it "
-    "cannot show: CONFIG, INFO, MEMORY, SLOWLOG, WAIT, redis.sha1hex, scripts that begin with #!lua, persistence, "
-    "eviction. For the real thing set QLAB_REDIS_URL to a Redis or Valkey of yours."
+    "Redis here is fakeredis, an imitation in Python. It is slow, any program here can reach it, and "
+    "it cannot show: CONFIG, INFO, MEMORY, SLOWLOG, WAIT, redis.sha1hex, scripts that begin with #!lua, "
+    "persistence, eviction. For the real thing set QLAB_REDIS_URL to a Redis or Valkey of yours."
 )
 
 
 def start(folder: Path) -> tuple[Tied, str]:
     """Start fakeredis in the new folder `folder`; return the process and its URL."""
     if find_spec("fakeredis") is None:
-        raise ServerError(
-            "fakeredis is not installed: pip install 'qlab-course[embedded]'."
-        )
+        raise ServerError("fakeredis is not installed: pip install 'qlab-course[embedded]'.")
     private_folder(folder, None)
     place, log = folder / "port", folder.with_suffix(".log")
     program = str(Path(__file__).with_name("fake_server.py"))

@@ -1,6 +1,5 @@
-"""fakeredis as a server: `python fake_server.py FILE` listens on a free port of the loopback and writes it to FILE."""
+"""fakeredis as a server: `python fake_server.py FILE` listens on a free local port and writes it to FILE."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ def main(place: Path) -> None:
     server = TcpFakeServer(("127.0.0.1", 0), server_type="valkey")
     unfinished = place.with_suffix(".new")
     unfinished.write_text(str(server.server_address[1]))
-    os.replace(unfinished, place)
+    unfinished.replace(place)
     server.serve_forever()
 
 

@@ -17,14 +17,10 @@ _TIE = str(Path(__file__).with_name("tie.py"))
 class Tied:
     """A running child that ends when this process does."""
 
-    def __init__(
-        self, process: "subprocess.Popen[bytes]", stop_signal: int, leash: int | None
-    ) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", stop_signal: int, leash: int | None) -> None:
         self.process = process
         self._stop_signal = stop_signal
-        self._leash = (
-            leash  # write end of the guard's pipe; None when the kernel keeps the tie
-        )
+        self._leash = leash  # write end of the guard's pipe; None when the kernel keeps the tie
 
     @property
     def ended(self) -> bool:
@@ -32,13 +28,13 @@ class Tied:
         return self.process.poll() is not None
 
     def wait(self, timeout: float) -> int:
-        """Exit status of a process that ends by itself; `subprocess.TimeoutExpired` after `timeout` seconds."""
+        """Exit status of a process that ends by itself; `TimeoutExpired` after `timeout` seconds."""
         status = self.process.wait(timeout)
         self._release()
         return status
 
     def stop(self, timeout: float = 15.0) -> None:
-        """End the process with its own signal, or with SIGKILL after `timeout` seconds. Harmless when repeated."""
+        """End the process with its signal, or with SIGKILL after `timeout` seconds. May be repeated."""
         if self._leash is None and not self.ended:
             self.process.send_signal(self._stop_signal)
         self._release()  # a guard takes the end of its pipe for the order to stop
@@ -71,10 +67,7 @@ def spawn(
         raise ServerError(
             "This Python does not know its own executable, so no server can be started from it."
         )
-    direct = (
-        sys.platform.startswith("linux")
-        and threading.current_thread() is threading.main_thread()
-    )
+    direct = sys.platform.startswith("linux") and threading.current_thread() is threading.main_thread()
     uid, gid = (account.uid, account.gid) if account else (-1, -1)
     words = [
         _TIE,

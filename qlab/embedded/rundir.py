@@ -1,7 +1,8 @@
 """A folder for each server, and the sweeping of folders whose process is gone.
 
-A folder is alive as long as its owner holds the lock on `owner.lock`. The kernel frees a lock however its holder
-ends, and unlike a process id a lock is never reused and means the same in every container that shares the folder.
+A folder is alive as long as its owner holds the lock on `owner.lock`. The kernel frees a lock however its
+holder ends, and unlike a process id a lock is never reused and means the same in every container that shares
+the folder.
 """
 
 import contextlib
@@ -21,9 +22,7 @@ _LOCK = "owner.lock"
 # A Unix socket's path may have 107 bytes on Linux and 103 on macOS; ours add this much to the folder's.
 _SOCKET_ROOM = len(f"/{PREFIX}12345678/postgres/.s.PGSQL.5432")
 _SOCKET_LIMIT = 103
-_ABANDONED = (
-    3600.0  # seconds after which a folder that never got its final name is nobody's
-)
+_ABANDONED = 3600.0  # seconds after which a folder that never got its final name is nobody's
 
 
 class RunDir:
@@ -42,7 +41,7 @@ class RunDir:
 
 
 def create() -> RunDir:
-    """Make a locked folder. It gets its final name only once it is locked, so no sweep can take it too early."""
+    """Make a locked folder. It gets its final name once it is locked, so that no sweep takes it too early."""
     base = base_folder()
     unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=base))
     lock = os.open(unfinished / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -54,20 +53,18 @@ def create() -> RunDir:
 
 
 def base_folder() -> Path:
-    """Where run folders live: the folder for temporary files, or /tmp when that one is too long for a socket."""
+    """The folder for temporary files, or /tmp when that one has too long a name for a socket."""
     for base in (tempfile.gettempdir(), "/tmp"):
-        if len(os.fsencode(base)) + _SOCKET_ROOM <= _SOCKET_LIMIT and os.access(
-            base, os.W_OK | os.X_OK
-        ):
+        if len(os.fsencode(base)) + _SOCKET_ROOM <= _SOCKET_LIMIT and os.access(base, os.W_OK | os.X_OK):
             return Path(base)
     raise ServerError(
-        f"The folder for temporary files, {tempfile.gettempdir()}, has too long a name for a server's socket and /tmp "
-        "cannot be used: set TMPDIR to a folder with a short name."
+        f"The folder for temporary files, {tempfile.gettempdir()}, has too long a name for a socket and "
+        "/tmp cannot be used: set TMPDIR to a folder with a short name."
     )
 
 
 def sweep() -> list[Path]:
-    """Delete the folders of this user whose owner is gone; return them. Safe when several processes sweep at once."""
+    """Delete the folders of this user whose owner is gone; return them. Many may sweep at once."""
     swept = []
     for path in sorted(base_folder().glob("qlab-*")):
         with contextlib.suppress(OSError):  # gone meanwhile: another process was faster

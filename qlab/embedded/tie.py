@@ -1,12 +1,13 @@
-"""Run a server that cannot outlive the process that asked for it. A program, not a module: nothing imports it.
+"""Run a server that cannot outlive the process that asked for it. A program: nothing imports it.
 
-    python tie.py direct PARENT SIGNAL UID GID command...    Linux: the kernel sends SIGNAL when the parent dies
-    python tie.py guard  PARENT SIGNAL UID GID command...    anywhere: stay, and send SIGNAL when stdin ends
+    python tie.py direct PARENT SIGNAL UID GID command...  Linux: the kernel sends SIGNAL when the parent dies
+    python tie.py guard  PARENT SIGNAL UID GID command...  anywhere: stay, and send SIGNAL when stdin ends
 
-A separate program is used because code between fork and exec (`preexec_fn`) is unsafe in a process with threads, and
-because the account must change *before* the death signal is set: changing it clears the signal. `direct` becomes the
-server by exec and costs nothing afterwards; its signal is bound to the *thread* that started it, so only a main
-thread may use it. UID -1 keeps the account. Exit status 64 means that the parent was gone before the server began.
+A separate program is used because code between fork and exec (`preexec_fn`) is unsafe in a process with
+threads, and because the account must change *before* the death signal is set: changing it clears the signal.
+`direct` becomes the server by exec and costs nothing afterwards; its signal is bound to the *thread* that
+started it, so only a main thread may use it. UID -1 keeps the account. Exit status 64 means that the parent
+was gone before the server began.
 """
 
 import ctypes  # imported while we still are who can read it

