@@ -129,7 +129,7 @@ class Predict(widgets.VBox):
         self.progress.remember_guess(self.id, option.value, reason)
         self._hold(option, reason)
         if self._actual:
-            self._say(*self._comparison(late=True).lines())
+            self._say(*Comparison(option, self._actual, reason, self.lesson, late=True).lines())
         else:
             self._say(text("predict.locked", guess=option.label), *self.progress.notices)
 
@@ -145,11 +145,7 @@ class Predict(widgets.VBox):
         Raises ValueError when ``actual`` is none of the choices' values.
         """
         self._actual = self._option(str(actual))
-        return self._comparison() if self._guess else None
-
-    def _comparison(self, late: bool = False) -> Comparison:
-        assert self._guess and self._actual
-        return Comparison(self._guess, self._actual, self.reason, self.lesson, late)
+        return Comparison(self._guess, self._actual, self.reason, self.lesson) if self._guess else None
 
     def _restore(self) -> None:
         remembered = self.progress.guess(self.id)

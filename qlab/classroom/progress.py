@@ -169,7 +169,7 @@ def _replace(path: Path, body: str) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(body)
-        os.replace(side, path)
+        Path(side).replace(path)
     except BaseException:
         Path(side).unlink(missing_ok=True)
         raise
