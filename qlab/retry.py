@@ -72,7 +72,7 @@ class Backoff:
 
     def encode(self) -> str:
         """The form kept in the job's hash, for example `exponential:1000:0.5:300000` (ms)."""
-        return f"{self.kind}:{self.base * 1000:g}:{self.jitter:g}:{self.max_delay * 1000:g}"
+        return f"{self.kind}:{self.base * 1000:.15g}:{self.jitter:.15g}:{self.max_delay * 1000:.15g}"
 
     @classmethod
     def decode(cls, text: str) -> "Backoff":

@@ -1,0 +1,43 @@
+"""qlab: a small, real job queue on Redis, made to be read.
+
+    async with Queue("emails") as queue:
+        job = await queue.add("welcome", {"user": 7}, attempts=3, backoff=Backoff.exponential(1.0, jitter=0.5))
+
+    async def handler(job): ...
+    worker = Worker("emails", handler, concurrency=20)     # run it: python -m qlab worker module:worker
+
+Delivery is at least once: a handler may run again, so make it idempotent.
+"""
+
+from qlab.errors import (
+    BulkAddError,
+    JobFailed,
+    JobGone,
+    LockLost,
+    PayloadError,
+    RedisUnavailable,
+    UnrecoverableError,
+)
+from qlab.job import Job, JobRecord
+from qlab.queue import Queue
+from qlab.retention import Keep
+from qlab.retry import Backoff
+from qlab.worker import Worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Backoff",
+    "BulkAddError",
+    "Job",
+    "JobFailed",
+    "JobGone",
+    "JobRecord",
+    "Keep",
+    "LockLost",
+    "PayloadError",
+    "Queue",
+    "RedisUnavailable",
+    "UnrecoverableError",
+    "Worker",
+]

@@ -1,0 +1,165 @@
+"""One queue on one Redis: the client, the names of the keys, the clock, and errors in plain words."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import InvalidResponse, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from qlab import scripts
+from qlab.errors import RedisUnavailable, SchemaMismatch
+from qlab.events import Listener
+from qlab.keys import SCHEMA_VERSION, Keys
+
+RedisLike = str | redis.asyncio.Redis | None
+Clock = Callable[[], float]
+
+SOCKET_TIMEOUT = 6.0
+CONNECT_TIMEOUT = 3.0
+_LOST = (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)
+
+
+def redis_url(given: str | None = None) -> str:
+    """The URL to use: the given one, else QLAB_REDIS_URL, else Redis on this machine."""
+    return given or os.environ.get("QLAB_REDIS_URL") or "redis://localhost:6379/0"
+
+
+def hide_password(url: str) -> str:
+    """The URL as it may be printed."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+
+class Connection:
+    """What Queue, Worker and Job share to talk to one queue.
+
+    `redis` is a URL or an asyncio client; the client's settings are copied, because here a command is
+    never repeated behind the caller's back: a repeated command could enqueue or settle twice.
+    `clock` (seconds since the epoch) replaces the server's clock in tests.
+    """
+
+    def __init__(
+        self, queue: str, redis_or_url: RedisLike, prefix: str | None = None, clock: Clock | None = None
+    ) -> None:
+        self.keys = Keys(queue, prefix)
+        self._clock = clock
+        self._settings = _settings(redis_or_url)
+        self.client = self.open_client()
+        self.listener = Listener(self)
+        self._checked = False
+
+    def open_client(self, *, single: bool = False, socket_timeout: float = SOCKET_TIMEOUT) -> redis.asyncio.Redis:
+        """A client of its own to the same Redis; `single` keeps one connection and the order of commands."""
+        connection_class, settings = self._settings
+        settings = settings | {"socket_timeout": socket_timeout}
+        pool = redis.asyncio.ConnectionPool(connection_class=connection_class, **settings)
+        return redis.asyncio.Redis.from_pool(pool) if not single else _single(pool)
+
+    def now(self) -> str:
+        """The time for a script: empty means that the script asks the server."""
+        return "" if self._clock is None else str(int(self._clock() * 1000))
+
+    async def call(
+        self, name: str, rest: list[Any] | None = None, *, on: redis.asyncio.Redis | None = None, **fixed: Any
+    ) -> Any:
+        """Run a script. Raises RedisUnavailable when the server cannot be reached."""
+        if not self._checked:
+            await self.check()
+        try:
+            return await scripts.call(on or self.client, self.keys, name, rest, now=self.now(), **fixed)
+        except _LOST as error:
+            raise self.unavailable(error) from error
+
+    async def command(self, *words: Any, on: redis.asyncio.Redis | None = None) -> Any:
+        """Run a plain command. Raises RedisUnavailable when the server cannot be reached."""
+        if not self._checked:
+            await self.check()
+        try:
+            return await (on or self.client).execute_command(*words)
+        except _LOST as error:
+            raise self.unavailable(error) from error
+
+    async def transaction(self, commands: list[tuple[str, str]]) -> list[Any]:
+        """Run plain commands in one MULTI/EXEC, so that their answers are of one moment."""
+        if not self._checked:
+            await self.check()
+        try:
+            async with self.client.pipeline(transaction=True) as pipe:
+                for words in commands:
+                    pipe.execute_command(*words)
+                return list(await pipe.execute())
+        except _LOST as error:
+            raise self.unavailable(error) from error
+
+    async def check(self) -> None:
+        """Make sure that this is a Redis and that the queue in it has our key schema."""
+        try:
+            meta = self.keys["meta"]
+            await self.client.hsetnx(meta, "schema", SCHEMA_VERSION)  # type: ignore[misc]
+            found = await self.client.hget(meta, "schema")  # type: ignore[misc]
+        except _LOST as error:
+            raise self.unavailable(error) from error
+        except ResponseError as error:
+            raise RedisUnavailable(f"Redis at {self.address} refused a command: {error}") from error
+        if found != SCHEMA_VERSION:
+            raise SchemaMismatch(
+                f"queue {self.keys.queue!r} was written with key schema {found}, this qlab uses {SCHEMA_VERSION}: "
+                "drain it with the version that wrote it, or use another prefix"
+            )
+        self._checked = True
+
+    @property
+    def address(self) -> str:
+        """Where Redis is, without the password."""
+        settings = self._settings[1]
+        if path := settings.get("path"):
+            return f"unix://{path}"
+        return f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
+
+    def unavailable(self, error: BaseException) -> RedisUnavailable:
+        """The error to raise when the client could not talk to the server."""
+        if isinstance(error, InvalidResponse):
+            return RedisUnavailable(f"what answers at {self.address} is not a Redis; check QLAB_REDIS_URL")
+        return RedisUnavailable(
+            f"cannot reach Redis at {self.address} ({type(error).__name__}: {error}); "
+            "is it running, and is QLAB_REDIS_URL right?"
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.listener.close()
+        await self.client.aclose()
+
+
+def _settings(given: RedisLike) -> tuple[type, dict[str, Any]]:
+    if isinstance(given, redis.asyncio.Redis):
+        pool = given.connection_pool
+    elif given is None or isinstance(given, str):
+        try:
+            pool = redis.asyncio.ConnectionPool.from_url(redis_url(given))
+        except ValueError as error:
+            raise ValueError(f"Redis URL {hide_password(redis_url(given))!r}: {error}") from None
+    else:
+        raise TypeError(f"redis must be a URL or a redis.asyncio.Redis, not {type(given).__name__}")
+    ours = {
+        "decode_responses": True,
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_error": [],
+        "socket_connect_timeout": CONNECT_TIMEOUT,
+    }
+    return pool.connection_class, pool.connection_kwargs | ours
+
+
+def _single(pool: redis.asyncio.ConnectionPool) -> redis.asyncio.Redis:
+    client = redis.asyncio.Redis(connection_pool=pool, single_connection_client=True)
+    client.auto_close_connection_pool = True
+    return client

@@ -1,0 +1,139 @@
+"""Waiting for a job: read the queue's event stream once for all waiters, and never miss an end.
+
+The order makes it safe: a waiter registers first, then looks at the job, then waits. What ended before is
+seen by looking; what ends later is seen in the stream. The stream is only a hint: the answer is always
+read from the job, or from the results of removed jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from qlab import payload
+from qlab.errors import JobFailed, JobGone, RedisUnavailable
+
+if TYPE_CHECKING:
+    from qlab.connection import Connection
+
+log = logging.getLogger("qlab.events")
+BLOCK_MS = 4000
+LOOK_AGAIN = 5.0
+"""Seconds after which a waiter looks at its job without having heard of it: the stream may have been cut."""
+
+ENDS = {"completed", "failed", "removed"}
+
+
+class Listener:
+    """One reader of the event stream for all who wait on this connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._waiters: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self._task: asyncio.Task[None] | None = None
+        self._client: Any = None
+
+    async def listen(self, job_id: str) -> asyncio.Event:
+        """An event that is set whenever the job may have ended from now on."""
+        heard = asyncio.Event()
+        self._waiters[job_id].add(heard)
+        if self._task is None or self._task.done():
+            self._client = self._client or self._connection.open_client(single=True)
+            position = await self._position()
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._read(position), name="qlab-events")
+        return heard
+
+    def forget(self, job_id: str, heard: asyncio.Event) -> None:
+        """The waiter is done."""
+        self._waiters[job_id].discard(heard)
+        if not self._waiters[job_id]:
+            del self._waiters[job_id]
+
+    async def close(self) -> None:
+        """Stop reading; who still waits gets asyncio.CancelledError from its own task, not from here."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _position(self) -> str:
+        last = await self._connection.command("XREVRANGE", self._connection.keys["events"], "+", "-", "COUNT", 1)
+        return last[0][0] if last else "0-0"
+
+    async def _read(self, position: str) -> None:
+        stream = self._connection.keys["events"]
+        while True:
+            try:
+                reply = await self._connection.command(
+                    "XREAD", "COUNT", 1000, "BLOCK", BLOCK_MS, "STREAMS", stream, position, on=self._client
+                )
+            except RedisUnavailable as error:
+                log.warning("waiting for events: %s", error)
+                await asyncio.sleep(1)
+                continue
+            for position, fields in _entries(reply):
+                if fields.get("event") in ENDS:
+                    for heard in self._waiters.get(fields["job"], ()):
+                        heard.set()
+
+
+def _entries(reply: Any) -> list[tuple[str, dict[str, str]]]:
+    """The entries of XREAD on one stream, whichever shape the protocol version gives."""
+    if not reply:
+        return []
+    entries = next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
+    if entries and isinstance(entries[0][0], list | tuple):
+        entries = entries[0]
+    return [(entry_id, fields if isinstance(fields, dict) else _pairs(fields)) for entry_id, fields in entries]
+
+
+def _pairs(flat: list[str]) -> dict[str, str]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+async def wait(connection: Connection, job_id: str, birth: str, timeout: float | None) -> Any:
+    """The result of the job born at `birth`; see Job.wait_until_finished."""
+    listener = connection.listener
+    try:
+        async with asyncio.timeout(timeout):
+            heard = await listener.listen(job_id)
+            try:
+                while True:
+                    heard.clear()
+                    state, text = await _look(connection, job_id, birth)
+                    if state == "completed":
+                        return payload.decode(text)
+                    if state == "failed":
+                        raise JobFailed(job_id, text)
+                    if state == "gone":
+                        raise JobGone(job_id)
+                    await _set_within(heard, LOOK_AGAIN)
+            finally:
+                listener.forget(job_id, heard)
+    except TimeoutError:
+        raise TimeoutError(f"job {job_id} did not finish within {timeout:g} s; it goes on") from None
+
+
+async def _set_within(heard: asyncio.Event, limit: float) -> None:
+    try:
+        async with asyncio.timeout(limit):
+            await heard.wait()
+    except TimeoutError:
+        pass
+
+
+async def _look(connection: Connection, job_id: str, birth: str) -> tuple[str, str]:
+    """(completed, JSON), (failed, reason), (gone, '') or (unfinished, '')."""
+    fields = ("birth", "state", "return_value", "failed_reason")
+    born, state, value, reason = await connection.command("HMGET", connection.keys.job(job_id), *fields)
+    if born == birth:
+        if state == "completed":
+            return state, value
+        return (state, reason) if state == "failed" else ("unfinished", "")
+    kept = await connection.command("HGET", connection.keys["results"], birth)
+    state, _, text = (kept or "gone:").partition(":")
+    return state, text

@@ -1,0 +1,124 @@
+"""Run a handler once and say how it ended: the only place where an outcome is decided."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import traceback
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from qlab import payload, retention
+from qlab.errors import LockLost, PayloadError, UnrecoverableError
+from qlab.job import Job
+from qlab.retry import Backoff, milliseconds
+
+Handler = Callable[[Job], Any]
+log = logging.getLogger("qlab.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How a job ended, as the script `settle` reads it."""
+
+    kind: str
+    job_id: str
+    claim: int
+    attempts: int
+    text: str = ""
+    stack: str = ""
+    extra: str = ""
+
+    def arguments(self) -> list[Any]:
+        """The seven words for the script."""
+        return [self.kind, self.job_id, self.claim, self.attempts, self.text, self.stack, self.extra]
+
+
+def check_handler(handler: object) -> Handler:
+    """Return the handler if it can be called with a job. Raises TypeError otherwise."""
+    if not callable(handler):
+        raise TypeError(f"handler must be a function of one job, not {handler!r}")
+    try:
+        inspect.signature(handler).bind(None)
+    except TypeError:
+        raise TypeError(f"handler {handler!r} must take exactly one argument, the job") from None
+    except ValueError:
+        pass  # a built-in without a signature
+    return handler
+
+
+def runs_on_loop(handler: Handler) -> bool:
+    """True for `async def` (also as a method, a partial or `__call__`): it runs on the loop, others in a thread."""
+    function = inspect.unwrap(getattr(handler, "func", handler))
+    call = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+async def execute(job: Job, handler: Handler, threads: ThreadPoolExecutor | None) -> Settlement | None:
+    """Run the handler. None when the job was lost meanwhile: then there is nothing left to settle.
+
+    Being cancelled by the worker gives the job back; every other way to end, also SystemExit or a
+    CancelledError of the job's own, is a failure of the job and not of the worker.
+    """
+    try:
+        value = await (_in_thread(job, handler, threads) if threads else handler(job))
+        text = payload.encode_result(value)
+    except PayloadError as error:
+        return _failure(job, error, final=True)
+    except LockLost as error:
+        log.warning("%s", error)
+        return None
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            return put_back(job)
+        return _failure(job, error)
+    except UnrecoverableError as error:
+        return _failure(job, error, final=True)
+    except BaseException as error:
+        return _failure(job, error)
+    keep = job.record.keep_completed or retention.COMPLETED
+    return Settlement("completed", job.id, job.claim, job.attempts_made + 1, text, "", keep)
+
+
+async def _in_thread(job: Job, handler: Handler, threads: ThreadPoolExecutor) -> Any:
+    context = contextvars.copy_context()
+
+    def run() -> tuple[Any, BaseException | None]:
+        # StopIteration cannot pass through a future, and SystemExit must not end the thread.
+        try:
+            return context.run(handler, job), None
+        except BaseException as error:
+            return None, error
+
+    value, error = await asyncio.get_running_loop().run_in_executor(threads, run)
+    if error is not None:
+        raise RuntimeError(f"StopIteration: {error}") if isinstance(error, StopIteration) else error
+    return await value if isinstance(value, Awaitable) else value
+
+
+def put_back(job: Job) -> Settlement:
+    """The job is returned unfinished; no attempt is counted."""
+    return Settlement("put-back", job.id, job.claim, job.attempts_made)
+
+
+def _failure(job: Job, error: BaseException, *, final: bool = False) -> Settlement:
+    attempts = job.attempts_made + 1
+    reason, stack = payload.error_text(error), _stack(error)
+    if final or attempts >= job.record.attempts:
+        keep = job.record.keep_failed or retention.FAILED
+        return Settlement("failed", job.id, job.claim, attempts, reason, stack, keep)
+    backoff = Backoff.decode(job.record.backoff) if job.record.backoff else None
+    delay = milliseconds(backoff.delay(attempts), "backoff") if backoff else 0
+    return Settlement("retry", job.id, job.claim, attempts, reason, stack, str(delay))
+
+
+def _stack(error: BaseException) -> str:
+    try:
+        return payload.clean_text("".join(traceback.format_exception(error)))
+    except Exception:
+        return payload.error_text(error)

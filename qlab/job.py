@@ -1,0 +1,193 @@
+"""A job: plain data (JobRecord) and a thin handle that does what needs the server (Job)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+
+from qlab import events, payload
+from qlab.connection import Connection
+from qlab.errors import JobGone, LockLost
+from qlab.retry import Seconds, seconds
+
+STATES = ("waiting", "active", "delayed", "completed", "failed")
+_NUMBERS = {
+    "attempts", "attempts_made", "stalled_counter", "claim", "added_at", "processed_at", "finished_at",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What the hash of a job holds. Times are milliseconds since the epoch on the server's clock.
+
+    `data`, `return_value` and `progress` are JSON texts as they are stored.
+    """
+
+    id: str
+    name: str
+    data: str
+    state: str = "waiting"
+    birth: str = ""
+    attempts: int = 1
+    attempts_made: int = 0
+    stalled_counter: int = 0
+    claim: int = 0
+    worker: str | None = None
+    backoff: str | None = None
+    keep_completed: str | None = None
+    keep_failed: str | None = None
+    added_at: int | None = None
+    processed_at: int | None = None
+    finished_at: int | None = None
+    return_value: str | None = None
+    failed_reason: str | None = None
+    stacktrace: str | None = None
+    progress: str | None = None
+
+    @classmethod
+    def from_hash(cls, job_id: str, stored: dict[str, str]) -> JobRecord:
+        """The record of a hash as Redis gives it; fields that this version does not know are left out."""
+        known = {
+            name: int(value) if name in _NUMBERS else value
+            for name, value in stored.items()
+            if name in _FIELDS and value is not None
+        }
+        return cls(job_id, **known)  # type: ignore[arg-type]
+
+
+_FIELDS = {field.name for field in fields(JobRecord)} - {"id"}
+
+
+class Job:
+    """A handle on one job: what was known when it was read (`record`), and what can be asked of it."""
+
+    __slots__ = ("_connection", "_data", "_holder", "duplicate", "lock_lost", "record")
+
+    def __init__(
+        self, record: JobRecord, connection: Connection, *, duplicate: bool = False, holder: str | None = None
+    ) -> None:
+        self.record = record
+        self.duplicate = duplicate
+        """True if `add` found a job with this id already in the queue and added nothing."""
+        self.lock_lost = False
+        """True in a handler once the worker has found out that it no longer holds the job."""
+        self._connection = connection
+        self._holder = holder
+        self._data: Any = _UNREAD
+
+    @property
+    def id(self) -> str:
+        """The job's id, unique in its queue."""
+        return self.record.id
+
+    @property
+    def name(self) -> str:
+        """What kind of work this is."""
+        return self.record.name
+
+    @property
+    def queue_name(self) -> str:
+        """The queue that the job is in."""
+        return self._connection.keys.queue
+
+    @property
+    def data(self) -> Any:
+        """The payload, decoded once."""
+        if self._data is _UNREAD:
+            self._data = payload.decode(self.record.data)
+        return self._data
+
+    @property
+    def state(self) -> str:
+        """One of STATES, as of the last read."""
+        return self.record.state
+
+    @property
+    def claim(self) -> int:
+        """How often the job has been handed to a worker."""
+        return self.record.claim
+
+    @property
+    def attempts_made(self) -> int:
+        """Attempts that have ended, well or badly; stalls and put-backs are not counted."""
+        return self.record.attempts_made
+
+    @property
+    def stalled_counter(self) -> int:
+        """How often a worker lost the job because its lease ran out."""
+        return self.record.stalled_counter
+
+    @property
+    def return_value(self) -> Any:
+        """What the handler returned, None if the job has not completed."""
+        return None if self.record.return_value is None else payload.decode(self.record.return_value)
+
+    @property
+    def failed_reason(self) -> str | None:
+        """Type and text of the last attempt's error."""
+        return self.record.failed_reason
+
+    @property
+    def progress(self) -> Any:
+        """What `update_progress` wrote last, None if nothing."""
+        return None if self.record.progress is None else payload.decode(self.record.progress)
+
+    @property
+    def added_at(self) -> datetime | None:
+        """When the job was added, on the server's clock."""
+        return _time(self.record.added_at)
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """When the job completed or failed for good, on the server's clock."""
+        return _time(self.record.finished_at)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.name!r} {self.state}>"
+
+    async def refresh(self) -> Job:
+        """Read the job again. Raises JobGone if it is no longer in the queue (or its id is another job's)."""
+        record = await read_record(self._connection, self.id)
+        if record is None or record.birth != self.record.birth:
+            raise JobGone(self.id)
+        self.record, self._data = record, _UNREAD
+        return self
+
+    async def wait_until_finished(self, timeout: Seconds | None = None) -> Any:
+        """Return the job's result as soon as it has ended, also if that was before this call.
+
+        Raises JobFailed if it failed, JobGone if it was removed and its result is no longer kept, and
+        TimeoutError after `timeout` seconds; the job goes on in that case.
+        """
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        return await events.wait(self._connection, self.id, self.record.birth, limit)
+
+    async def update_progress(self, progress: Any) -> None:
+        """Write how far the work is (JSON), from the handler. It does not renew the lease.
+
+        Raises LockLost if this worker no longer holds the job, RuntimeError outside a handler.
+        """
+        if self._holder is None:
+            raise RuntimeError("update_progress belongs in a handler: only the holder of a job may write to it")
+        token, worker = self._holder.split(" ", 1)
+        answer = await self._connection.call(
+            "update_progress", token=token, worker=worker, id=self.id, claim=self.claim,
+            progress=payload.encode_result(progress, what="progress"),
+        )  # fmt: skip
+        if answer == "lock-lost":
+            self.lock_lost = True
+            raise LockLost(self.id, worker, self.claim)
+
+
+_UNREAD = object()
+
+
+def _time(ms: int | None) -> datetime | None:
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
+
+
+async def read_record(connection: Connection, job_id: str) -> JobRecord | None:
+    """The record of a job, None if there is no such job."""
+    stored = await connection.command("HGETALL", connection.keys.job(job_id))
+    return JobRecord.from_hash(job_id, stored) if stored.get("birth") else None

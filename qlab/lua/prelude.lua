@@ -1,0 +1,26 @@
+-- Helpers of every script; put in front of it by the loader.
+-- KEYS job events wake
+
+-- Milliseconds now: the server's clock, or the clock that a test gave.
+local function now_ms(given)
+  if given ~= '' then return tonumber(given) end
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+-- One entry of the capped event stream. Payloads and error texts stay in the job's hash.
+local function emit(event, id, at, ...)
+  return redis.call('XADD', events, 'MAXLEN', '~', 10000, '*', 'event', event, 'job', id, 'at', at, ...)
+end
+
+-- Leave one token for one idle worker; it passes the token on if there is more to do than it can take.
+local function wake_one()
+  if redis.call('LLEN', wake) == 0 then redis.call('RPUSH', wake, '1') end
+end
+
+-- A job is held exactly while its hash has the token of its holder; the claim number tells one holding
+-- from the next by the same worker.
+local function holds(id, token, claim)
+  local held = redis.call('HMGET', job .. id, 'token', 'claim')
+  return held[1] == token and held[2] == claim
+end

@@ -1,0 +1,30 @@
+-- recover: jobs whose lease has run out go back to the head of waiting, or fail once they stalled too often.
+-- USES finish come_back
+-- KEYS waiting active failed
+-- ARGV now max_stalled
+-- Returns for each job {id, 1 if it failed}.
+-- Invariant: one pass, so a job is given out again at the latest one check after its lease ran out; at most
+-- 1,000 jobs in one call. Stalls are counted apart from attempts.
+
+local at, found = now_ms(now), {}
+local expired = redis.call('ZRANGEBYSCORE', active, '-inf', at, 'LIMIT', 0, 1000)
+for n = #expired, 1, -1 do
+  local id = expired[n]
+  local old = redis.call('HMGET', job .. id, 'worker', 'claim', 'keep_failed')
+  redis.call('ZREM', active, id)
+  redis.call('HDEL', job .. id, 'token')
+  emit('stalled', id, at, 'worker', old[1], 'claim', old[2])
+  local too_often = redis.call('HINCRBY', job .. id, 'stalled_counter', 1) > tonumber(max_stalled)
+  if too_often then
+    redis.call('HSET', job .. id, 'state', 'failed', 'finished_at', at,
+      'failed_reason', 'job stalled more than allowable limit')
+    emit('failed', id, at)
+    finish(failed, id, at, old[3] or ':')
+  else
+    come_back(id, at)
+  end
+  found[#found + 1] = {id, too_often and 1 or 0}
+end
+apply_retention(at)
+if redis.call('LLEN', waiting) > 0 then wake_one() end
+return found

@@ -1,0 +1,197 @@
+"""The pump: one loop, one script. Each trip settles what has ended and takes what there is room for.
+
+What ends while a trip is on its way makes up the next trip, so batches form by themselves under load
+(group commit without a timer) and a lone job still goes out at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import RedisError, ResponseError
+
+from qlab import scripts
+from qlab.connection import Connection
+from qlab.errors import LockLost, RedisUnavailable, SchemaMismatch
+from qlab.execute import Settlement, put_back
+from qlab.job import Job, JobRecord
+
+log = logging.getLogger("qlab.worker")
+
+BLOCK = 4.0
+"""Seconds for which an idle worker waits for a wake-up before it looks by itself; less than the socket time-out."""
+
+RECONNECT = (0.1, 0.2, 0.5, 1.0)
+"""Seconds between tries while Redis is away; the last one goes on for ever."""
+
+_FIELDS = scripts.fields("take")
+
+
+@dataclass(frozen=True, slots=True)
+class _Trip:
+    number: int
+    settlements: list[Settlement]
+    want: int
+
+
+class Pump:
+    """Takes jobs for `concurrency` runners and settles them. `inbox` is where the runners find jobs."""
+
+    def __init__(
+        self, connection: Connection, worker: str, token: str, lock_ms: int, concurrency: int
+    ) -> None:
+        self._connection, self._worker, self._token, self._lock_ms = connection, worker, token, lock_ms
+        self._concurrency = concurrency
+        self.inbox: asyncio.Queue[Job] = asyncio.Queue()
+        self.held: dict[tuple[str, int], Job] = {}
+        """The jobs that this worker holds: not yet settled, by id and claim."""
+        self.taking = True
+        self.healthy = False
+        self._running = 0
+        self._ended: list[Settlement] = []
+        self._trip: _Trip | None = None
+        self._number = 0
+        self._look = True
+        self._kick = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._client = connection.open_client(single=True)
+        self._blocker = connection.open_client(single=True)
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs and nothing waits to be settled."""
+        return not self.held
+
+    def ended(self, job: Job, settlement: Settlement | None) -> None:
+        """A runner says how its job ended; None if the job was lost."""
+        if (job.id, job.claim) not in self.held:
+            return  # given up: settled by `abandon` before the handler returned
+        self._running -= 1
+        if settlement is None:
+            del self.held[job.id, job.claim]
+        else:
+            self._ended.append(settlement)
+        self._kick.set()
+
+    def abandon(self) -> None:
+        """Give back whatever still runs, on behalf of handlers that do not stop."""
+        settled = {(one.job_id, one.claim) for one in self._unsettled()}
+        for key, job in self.held.items():
+            if key not in settled:
+                self._running -= 1
+                self._ended.append(put_back(job))
+        self._kick.set()
+
+    def stop_taking(self) -> None:
+        """Take no more jobs; the loop ends once the last one is settled."""
+        self.taking = False
+        while not self.inbox.empty():
+            self.ended((job := self.inbox.get_nowait()), put_back(job))
+        self.look()
+
+    def look(self) -> None:
+        """There may be something to take: make a trip."""
+        self._look = True
+        self._kick.set()
+
+    async def run(self) -> None:
+        """Pump until `stop_taking` was called and everything is settled."""
+        failures = 0
+        while self.taking or not self.idle:
+            try:
+                if self._look or self._ended or self._trip:
+                    await self.step()
+                failures = 0
+            except (RedisUnavailable, ResponseError, RedisError) as error:
+                self._report(error, failures)
+                await asyncio.sleep(RECONNECT[min(failures, len(RECONNECT) - 1)])
+                failures += 1
+                continue
+            if not (self._look or self._ended):
+                await self._wait()
+
+    async def step(self) -> int:
+        """Make one trip; return how many jobs it took. A trip that got no reply is made again as it was."""
+        if self._trip is None:
+            self._number += 1
+            want = self._concurrency - self._running if self.taking else 0
+            self._trip = _Trip(self._number, self._ended, want)
+            self._ended, self._look = [], False
+        trip = self._trip
+        due, outcomes, taken = await self._connection.call(
+            "settle_and_take", [word for one in trip.settlements for word in one.arguments()],
+            on=self._client, token=self._token, worker=self._worker, lock=self._lock_ms,
+            trip=trip.number, want=trip.want, count=len(trip.settlements),
+        )  # fmt: skip
+        self._trip = None
+        if not self.healthy:
+            self.healthy = True
+            log.info("worker %s is connected to %s", self._worker, self._connection.address)
+        self._settled(zip(trip.settlements, outcomes, strict=True))
+        self._accept(taken)
+        self._set_timer(due)
+        return len(taken)
+
+    def _unsettled(self) -> list[Settlement]:
+        return self._ended + (self._trip.settlements if self._trip else [])
+
+    def _settled(self, outcomes: Iterable[tuple[Settlement, str]]) -> None:
+        for settlement, outcome in outcomes:
+            job = self.held.pop((settlement.job_id, settlement.claim))
+            if outcome == "lock-lost":
+                job.lock_lost = True
+                log.warning("%s", LockLost(job.id, self._worker, job.claim))
+
+    def _accept(self, taken: list[Any]) -> None:
+        for job_id, claim, values in taken:
+            stored = dict(zip(_FIELDS, values, strict=True))
+            stored |= {"state": "active", "claim": claim, "worker": self._worker}
+            holder = f"{self._token} {self._worker}"
+            job = Job(JobRecord.from_hash(job_id, stored), self._connection, holder=holder)
+            self.held[job_id, claim] = job
+            self._running += 1
+            self.inbox.put_nowait(job)
+
+    def _set_timer(self, due: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due >= 0:
+            self._timer = asyncio.get_running_loop().call_later((due + 1) / 1000, self.look)
+
+    async def _wait(self) -> None:
+        """Sleep until a job has ended, a token came, or a delayed job is due."""
+        room = self.taking and self._running < self._concurrency
+        if room and (self._watching is None or self._watching.done()):
+            self._watching = asyncio.create_task(self._watch(), name="qlab-wake")
+        await self._kick.wait()
+        self._kick.clear()
+
+    async def _watch(self) -> None:
+        try:
+            await self._connection.command("BLPOP", self._connection.keys["wake"], BLOCK, on=self._blocker)
+        except (RedisUnavailable, RedisError):
+            pass  # the trip that follows reports it
+        self.look()
+
+    def _report(self, error: Exception, failures: int) -> None:
+        if isinstance(error, SchemaMismatch):
+            raise error
+        self.healthy = False
+        if failures == 0:
+            log.error("worker %s: %s; trying again until it works", self._worker, error)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+        await self._client.aclose()
+        await self._blocker.aclose()

@@ -1,0 +1,86 @@
+"""Run a worker as a process: find it, obey signals, return an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import signal
+import sys
+import threading
+
+from qlab.worker import Worker
+
+log = logging.getLogger("qlab.worker")
+
+
+class SpecError(Exception):
+    """`module:attribute` does not lead to a worker; the text says what was found and what to do."""
+
+
+def load(spec: str) -> Worker:
+    """The Worker at `module:attribute`; the attribute may also be a function that makes one.
+
+    The current directory is searched first. Raises SpecError.
+    """
+    module_name, colon, attribute = spec.partition(":")
+    if not (module_name and colon and attribute):
+        raise SpecError(f"{spec!r}: write module:attribute, for example tasks:worker for `worker` in tasks.py")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except ModuleNotFoundError as error:
+        if error.name and not (module_name + ".").startswith(error.name + "."):
+            raise
+        raise SpecError(f"there is no module {module_name!r} here ({os.getcwd()}) or on the Python path") from None
+    except AttributeError:
+        raise SpecError(f"module {module_name!r} has no attribute {attribute!r}") from None
+    worker = found() if callable(found) and not isinstance(found, Worker) else found
+    if not isinstance(worker, Worker):
+        raise SpecError(f"{spec!r} is a {type(worker).__name__}, not a qlab.Worker")
+    return worker
+
+
+def run(spec: str) -> int:
+    """Load the worker at `spec` and run it until a signal; return the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        worker = load(spec)
+    except SpecError as error:
+        print(f"qlab worker: {error}", file=sys.stderr)
+        return 2
+    return worker.run()
+
+
+def run_worker(worker: Worker, close_timeout: float | None = None) -> int:
+    """Run a worker until SIGTERM or SIGINT; see Worker.run."""
+    code = asyncio.run(_main(worker, close_timeout))
+    if any(thread.name.startswith("qlab-job") for thread in threading.enumerate()):
+        # A thread cannot be stopped; its job has been given back, so do not wait for it.
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(code)
+    return code
+
+
+async def _main(worker: Worker, close_timeout: float | None) -> int:
+    stop = asyncio.Event()
+
+    def on_signal(number: int) -> None:
+        if stop.is_set():
+            log.warning("second signal: running jobs are given back")
+            worker.force()
+        else:
+            log.info("%s: finishing %d running jobs", signal.Signals(number).name, worker.running)
+            stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    await worker.start()
+    await stop.wait()
+    await worker.close(close_timeout)
+    log.info("worker %s has stopped", worker.name)
+    return 0

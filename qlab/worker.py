@@ -1,0 +1,196 @@
+"""The consumer's side of a queue: options, start, graceful end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self
+
+from qlab.connection import Clock, Connection, RedisLike
+from qlab.execute import Handler, check_handler, execute, runs_on_loop
+from qlab.keys import check_job_id
+from qlab.lease import Leases
+from qlab.pump import Pump
+from qlab.retry import Seconds, seconds
+
+log = logging.getLogger("qlab.worker")
+
+FORCE_GRACE = 1.0
+"""Seconds that a cancelled handler has for its `finally` before its job is given back without it."""
+
+
+class Worker:
+    """Takes jobs from a queue and runs `handler(job)`, up to `concurrency` at a time.
+
+    An `async def` handler runs on the event loop, a plain `def` in a thread. Its return value (JSON) is the
+    job's result; an exception is a failed attempt. Delivery is at least once: a handler may see a job again.
+
+    `lock_duration` (seconds) is how long a job is lent; the lease is renewed every `lock_renew_time`
+    (default: half of it) as long as the loop runs, so a job may take much longer than the lock. Every
+    `stalled_interval` the worker looks for jobs whose lease ran out; a job that stalled more than
+    `max_stalled_count` times fails. `name` shows in the job and in the events.
+
+    Raises TypeError for a handler that cannot be called, ValueError for options that do not fit together.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        handler: Handler,
+        redis: RedisLike = None,
+        *,
+        concurrency: int = 1,
+        lock_duration: Seconds = 30.0,
+        lock_renew_time: Seconds | None = None,
+        stalled_interval: Seconds = 30.0,
+        max_stalled_count: int = 1,
+        name: str | None = None,
+        prefix: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._handler = check_handler(handler)
+        self.concurrency = _whole(concurrency, "concurrency", least=1)
+        self.lock_duration = seconds(lock_duration, "lock_duration")
+        self.lock_renew_time = self.lock_duration / 2 if lock_renew_time is None else seconds(
+            lock_renew_time, "lock_renew_time"
+        )  # fmt: skip
+        self.stalled_interval = seconds(stalled_interval, "stalled_interval")
+        self.max_stalled_count = _whole(max_stalled_count, "max_stalled_count", least=0)
+        if not 0.001 <= self.lock_renew_time < self.lock_duration:
+            raise ValueError(
+                f"lock_renew_time ({self.lock_renew_time:g} s) must be shorter than lock_duration "
+                f"({self.lock_duration:g} s): a lease that ends before its renewal loses every job"
+            )
+        if self.stalled_interval <= 0:
+            raise ValueError("stalled_interval must be more than 0 seconds")
+        self.name = check_job_id(name) if name else f"{socket.gethostname()}-{os.getpid()}"
+        self.connection = Connection(queue, redis, prefix, clock)
+        self._token = secrets.token_hex(8)
+        self._pump: Pump | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._runners: set[asyncio.Task[None]] = set()
+        self._threads: ThreadPoolExecutor | None = None
+        self._force = asyncio.Event()
+
+    @property
+    def healthy(self) -> bool:
+        """The last trip to Redis went well."""
+        return self._pump is not None and self._pump.healthy
+
+    @property
+    def running(self) -> int:
+        """Jobs that this worker holds now."""
+        return 0 if self._pump is None else len(self._pump.held)
+
+    async def start(self) -> Self:
+        """Begin to work. While Redis cannot be reached the worker logs it and keeps trying.
+
+        Raises RuntimeError if it was started before.
+        """
+        if self._pump is not None:
+            raise RuntimeError("this worker was started before; make a new one")
+        pump = self._prepare()
+        self._tasks = [asyncio.create_task(pump.run(), name="qlab-pump")]
+        self._tasks += [
+            asyncio.create_task(self._leases.renew_for_ever(), name="qlab-renew"),
+            asyncio.create_task(self._leases.recover_for_ever(), name="qlab-recover"),
+        ]
+        return self
+
+    async def step(self) -> int:
+        """Make one trip of the pump, for tests that drive a worker by hand; return how many jobs it took."""
+        pump = self._pump or self._prepare()
+        return await pump.step()
+
+    def _prepare(self) -> Pump:
+        if not runs_on_loop(self._handler):
+            self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix="qlab-job")
+        lock_ms = int(self.lock_duration * 1000)
+        self._pump = Pump(self.connection, self.name, self._token, lock_ms, self.concurrency)
+        self._leases = Leases(
+            self.connection, self._pump, self.name, self._token,
+            lock=self.lock_duration, renew=self.lock_renew_time,
+            stalled_interval=self.stalled_interval, max_stalled=self.max_stalled_count,
+        )  # fmt: skip
+        for _ in range(self.concurrency):
+            self._runners.add(asyncio.create_task(self._run_jobs(self._pump), name="qlab-runner"))
+        return self._pump
+
+    async def _run_jobs(self, pump: Pump) -> None:
+        while True:
+            job = await pump.inbox.get()
+            pump.ended(job, await execute(job, self._handler, self._threads))
+            if (task := asyncio.current_task()) and task.cancelling():
+                return
+
+    async def close(self, timeout: Seconds | None = None) -> None:
+        """Take no more jobs, let the running ones end, settle them, disconnect.
+
+        After `timeout` seconds (None: no limit), or at once after `force`, the rest is cancelled and given
+        back to the queue: no attempt is counted, another worker starts them at once.
+        """
+        pump = self._pump
+        if pump is not None and self._tasks:
+            pump.stop_taking()
+            await self._settle_all(pump, None if timeout is None else seconds(timeout, "timeout"))
+            await _end(self._tasks)
+        await _end(self._runners)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        if pump is not None:
+            await pump.close()
+        await self.connection.close()
+        self._tasks = []
+
+    def force(self) -> None:
+        """Make a `close` that is waiting for jobs give them back now."""
+        self._force.set()
+
+    async def _settle_all(self, pump: Pump, timeout: float | None) -> None:
+        pumping = self._tasks[0]
+        forced = asyncio.create_task(self._force.wait())
+        await asyncio.wait([pumping, forced], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        forced.cancel()
+        if pumping.done():
+            return
+        for runner in self._runners:
+            runner.cancel()
+        await asyncio.wait([pumping], timeout=FORCE_GRACE)
+        if not pumping.done():
+            pump.abandon()
+            await asyncio.wait([pumping], timeout=FORCE_GRACE)
+        if not pumping.done():
+            log.error("worker %s: could not give back %d jobs, they will stall", self.name, len(pump.held))
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def run(self) -> int:
+        """Work until SIGTERM or SIGINT, then close gracefully; a second signal gives running jobs back.
+
+        Returns the exit code. For a process of its own: `python -m qlab worker module:attribute`.
+        """
+        from qlab.runner import run_worker
+
+        return run_worker(self)
+
+
+def _whole(value: object, what: str, *, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{what} must be a whole number of at least {least}, not {value!r}")
+    return value
+
+
+async def _end(tasks: list[asyncio.Task[None]] | set[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=FORCE_GRACE)
+
