@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from qlab import payload
 from qlab.errors import JobFailed, JobGone, RedisUnavailable
+from qlab.tasks import end
 
 if TYPE_CHECKING:
     from qlab.connection import Connection
@@ -55,8 +56,7 @@ class Listener:
     async def close(self) -> None:
         """Stop reading; who still waits gets asyncio.CancelledError from its own task, not from here."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await end([self._task])
         if self._client is not None:
             await self._client.aclose()
 

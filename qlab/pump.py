@@ -19,6 +19,7 @@ from qlab.connection import Connection
 from qlab.errors import LockLost, RedisUnavailable, SchemaMismatch
 from qlab.execute import Settlement, put_back
 from qlab.job import Job, JobRecord
+from qlab.tasks import end
 
 log = logging.getLogger("qlab.worker")
 
@@ -191,7 +192,6 @@ class Pump:
         if self._timer is not None:
             self._timer.cancel()
         if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
+            await end([self._watching])
         await self._client.aclose()
         await self._blocker.aclose()

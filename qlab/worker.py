@@ -16,6 +16,7 @@ from qlab.keys import check_job_id
 from qlab.lease import Leases
 from qlab.pump import Pump
 from qlab.retry import Seconds, seconds
+from qlab.tasks import end
 
 log = logging.getLogger("qlab.worker")
 
@@ -137,8 +138,8 @@ class Worker:
         if pump is not None and self._tasks:
             pump.stop_taking()
             await self._settle_all(pump, None if timeout is None else seconds(timeout, "timeout"))
-            await _end(self._tasks)
-        await _end(self._runners)
+            await end(self._tasks)
+        await end(self._runners, FORCE_GRACE)
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
         if pump is not None:
@@ -186,11 +187,4 @@ def _whole(value: object, what: str, *, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{what} must be a whole number of at least {least}, not {value!r}")
     return value
-
-
-async def _end(tasks: list[asyncio.Task[None]] | set[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=FORCE_GRACE)
 
