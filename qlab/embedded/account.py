@@ -105,7 +105,7 @@ def _publish(root: Path, files: list[Path], copy: Path) -> None:
 def _is_ours(copy: Path) -> bool:
     with contextlib.suppress(FileNotFoundError):
         status = copy.lstat()
-        return stat.S_ISDIR(status.st_mode) and status.st_uid == 0 and not status.st_mode & 0o022
+        return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
     return False
 
 

@@ -1,5 +1,7 @@
 """Servers of the user's own: are they there, and are they what they are said to be? One sentence when not."""
 
+import math
+
 from .errors import ServerError
 from .urls import without_password
 
@@ -82,9 +84,11 @@ def postgres_error(dsn: str) -> str | None:
     except ImportError:
         return "psycopg is not installed (pip install 'qlab-course[postgres]')"
     try:
-        psycopg.connect(dsn, connect_timeout=int(_TIMEOUT)).close()
+        psycopg.connect(dsn, connect_timeout=math.ceil(_TIMEOUT)).close()
     except psycopg.ProgrammingError:
         return "that is not an address of a PostgreSQL (postgresql://user@host:5432/database)"
+    except psycopg.errors.ConnectionTimeout:
+        return f"nothing that is a PostgreSQL answers there within {_TIMEOUT:.0f} s"
     except psycopg.OperationalError as error:
         return _refusal(error.sqlstate or "", str(error))
     return None

@@ -55,11 +55,12 @@ def create() -> RunDir:
 def base_folder() -> Path:
     """The folder for temporary files, or /tmp when that one has too long a name for a socket."""
     for base in (tempfile.gettempdir(), "/tmp"):
-        if len(os.fsencode(base)) + _SOCKET_ROOM <= _SOCKET_LIMIT and os.access(base, os.W_OK | os.X_OK):
+        fits = len(os.fsencode(base)) + _SOCKET_ROOM <= _SOCKET_LIMIT and "," not in base  # libpq: a list
+        if fits and os.access(base, os.W_OK | os.X_OK):
             return Path(base)
     raise ServerError(
-        f"The folder for temporary files, {tempfile.gettempdir()}, has too long a name for a socket and "
-        "/tmp cannot be used: set TMPDIR to a folder with a short name."
+        f"The folder for temporary files, {tempfile.gettempdir()}, has too long a name for a socket (or a "
+        "comma in it) and /tmp cannot be used: set TMPDIR to a folder with a short name."
     )
 
 
