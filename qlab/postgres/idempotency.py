@@ -203,7 +203,7 @@ async def _one(conn: Connection, name: str, values: dict[str, Any]) -> dict[str,
 
 
 @asynccontextmanager
-async def _explained():  # type: ignore[no-untyped-def]  # noqa: ANN202
+async def _explained():  # type: ignore[no-untyped-def]
     """A missing table gets one clear sentence."""
     try:
         yield

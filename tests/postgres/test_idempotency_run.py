@@ -57,7 +57,7 @@ async def test_cancelled_effect_releases(pool: Pool) -> None:
     provider = PaymentProvider(delay=600)
     task = asyncio.create_task(charge(pool, provider, "o", seconds=3600))
     async with asyncio.timeout(10):
-        while provider.calls == 0:
+        while provider.calls == 0:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -136,7 +136,7 @@ async def test_bad_requests_are_refused(pool: Pool, request_body: Any) -> None:
 
 async def test_naive_time_and_bad_lock_are_refused(pool: Pool) -> None:
     with pytest.raises(ValueError, match="time zone"):
-        await idem.claim(pool, "k", lock_seconds=1, now=datetime(2026, 1, 1))
+        await idem.claim(pool, "k", lock_seconds=1, now=datetime(2026, 1, 1))  # noqa: DTZ001
     for seconds in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="lock_seconds"):
             await idem.claim(pool, "k", lock_seconds=seconds)
