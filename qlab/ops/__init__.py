@@ -1,0 +1,1 @@
+"""Running qlab: the command line, the check of this machine, the lab server."""
