@@ -123,10 +123,14 @@ def _state(facts: dict[str, dict[str, object]], there: bool) -> str:
 
 
 def _row(item: Item) -> str:
-    state = f"{text(f'board.signs.{item.state}')} {text(f'board.{item.state}')}"
+    state = f"{text(f'board.signs.{item.state}')}&nbsp;{text(f'board.{item.state}')}"
     name = f"{item.lesson.number} · {item.lesson.title}"
     lesson = (
         f'<a href="{item.lesson.file}">{markup.inline(name)}</a>' if item.lesson.file else markup.inline(name)
     )
     cells = (state, f"<strong>{item.id}</strong> {markup.inline(item.says)}", lesson)
-    return "<tr>" + "".join(f"<td style='text-align:left'>{cell}</td>" for cell in cells) + "</tr>"
+    return (
+        "<tr>"
+        + "".join(f"<td style='text-align:left;vertical-align:top'>{cell}</td>" for cell in cells)
+        + "</tr>"
+    )

@@ -12,15 +12,12 @@ from html import escape
 CARD = "border:1px solid currentColor;border-radius:6px;padding:.6em 1em;margin:.4em 0;max-width:46em"
 
 STYLE = """<style>
-.ql-card { border: 1px solid var(--jp-border-color1, #888); border-left: 4px solid var(--jp-brand-color1, #1976d2);
+.ql-card { border: 1px solid var(--jp-border-color1, #888);
+  border-left: 4px solid var(--jp-brand-color1, #1976d2);
   border-radius: 6px; padding: 10px 14px; max-width: 760px; overflow: visible; }
-.ql-card .widget-html-content, .ql-card .jupyter-widget-html-content { line-height: 1.5; white-space: normal; }
+.ql-card .widget-html-content { line-height: 1.5; white-space: normal; }
 .ql-card p { margin: 0 0 .4em; }
 .ql-card .widget-html, .ql-card .widget-html-content { height: auto; overflow: visible; }
-.ql-card .widget-radio-box { height: auto; max-width: 100%; }
-.ql-card .widget-radio-box label { height: auto; line-height: 1.5; white-space: normal; padding: 2px 0;
-  color: var(--jp-ui-font-color1, inherit); font-size: var(--jp-ui-font-size1, 13px); }
-.ql-card .widget-radio { height: auto; width: auto; max-width: 100%; }
 .ql-card button.ql-choice { height: auto; min-height: 32px; width: 100%; max-width: 100%; margin: 3px 0;
   text-align: left; white-space: normal; line-height: 1.45; padding: 6px 12px;
   border: 1px solid var(--jp-border-color1, #888); border-radius: 4px;
@@ -30,8 +27,8 @@ STYLE = """<style>
 .ql-card button.ql-choice.ql-wrong { border: 2px dashed var(--jp-error-color1, #c62828); }
 .ql-card button:focus-visible, .ql-card input:focus-visible {
   outline: 3px solid var(--jp-brand-color1, #1976d2); outline-offset: 2px; }
-.ql-card .ql-feedback:empty { display: none; }
-.ql-card .ql-feedback { margin: 2px 0 8px; }
+.ql-card .ql-feedback { margin: 2px 0 8px 14px; }
+.ql-card button.ql-choice:disabled { opacity: .75; }
 </style>"""
 
 

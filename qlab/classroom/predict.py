@@ -1,5 +1,7 @@
 """Guess before you run: a widget that takes and locks one guess and compares it with the run.
 
+Choices are buttons, not radio buttons: JupyterLab takes the arrow keys for itself, Tab and Enter it leaves.
+
 It never blocks. Without a guess the lesson goes on and the comparison is left out; a guess that
 is locked after the run still gets its answer, marked as late. A page that cannot run code shows
 the question and its choices.
@@ -88,30 +90,23 @@ class Predict(widgets.VBox):
         self.reason = ""
         self._guess: Option | None = None
         self._actual: Option | None = None
-        labels = [(markup.plain(option.label), option.value) for option in self.options]
-        self.choice = widgets.RadioButtons(options=labels, value=None, tooltip=markup.plain(self.question))
+        self.selected: str | None = None
+        self.choices = {option.value: widgets.Button().add_class("ql-choice") for option in self.options}
+        for value, button in self.choices.items():
+            button.on_click(lambda _, chosen=value: self.choose(chosen))
         self.why = widgets.Text(
             placeholder=text("predict.why"),
             layout={"width": "100%", "max_width": "560px"},
         )
         self.why.tooltip = text("predict.why")
         self.button = widgets.Button(description=text("predict.lock"), layout={"width": "max-content"})
-        self.again = widgets.Button(description=text("predict.again"), layout={"width": "max-content"})
         self.feedback = widgets.HTML().add_class("ql-feedback")
-        self.button.on_click(lambda _: self.lock())
-        self.again.on_click(lambda _: self.reopen())
+        self.button.on_click(lambda _: self.reopen() if self._guess else self.lock())
         heading = markup.paragraphs(
             f"<strong>{text('predict.heading')}</strong>", markup.inline(self.question)
         )
-        buttons = widgets.HBox([self.button, self.again])
-        shown = [
-            widgets.HTML(markup.STYLE + heading),
-            self.choice,
-            self.why,
-            buttons,
-            self.feedback,
-        ]
-        super().__init__(shown)
+        foot = [self.why, self.button, self.feedback]
+        super().__init__([widgets.HTML(markup.STYLE + heading), *self.choices.values(), *foot])
         self.add_class("ql-card").add_class("ql-predict")
         self._restore()
 
@@ -120,12 +115,17 @@ class Predict(widgets.VBox):
         """The value of the locked guess, or None."""
         return self._guess.value if self._guess else None
 
+    def choose(self, value: str) -> None:
+        """Select a choice without locking it. Raises ValueError when no choice has this value."""
+        self.selected = self._option(value).value
+        self._draw()
+
     def lock(self) -> None:
         """Lock the choice that is selected and remember it; without one, ask for one."""
-        if self.choice.value is None:
+        if self.selected is None:
             self._say(text("predict.choose"))
             return
-        option, reason = self._option(self.choice.value), self.why.value.strip()
+        option, reason = self._option(self.selected), self.why.value.strip()
         self.progress.remember_guess(self.id, option.value, reason)
         self._hold(option, reason)
         if self._actual:
@@ -154,7 +154,7 @@ class Predict(widgets.VBox):
             self._set_open(True)
             return
         option = known[remembered["choice"]]
-        self.choice.value, self.why.value = option.value, str(remembered.get("why", ""))
+        self.selected, self.why.value = option.value, str(remembered.get("why", ""))
         self._hold(option, self.why.value)
         self._say(text("predict.remembered", guess=option.label))
 
@@ -163,8 +163,15 @@ class Predict(widgets.VBox):
         self._set_open(False)
 
     def _set_open(self, is_open: bool) -> None:
-        self.choice.disabled = self.why.disabled = self.button.disabled = not is_open
-        self.again.layout.display = "none" if is_open else None
+        for widget in (*self.choices.values(), self.why):
+            widget.disabled = not is_open
+        self.button.description = text("predict.lock" if is_open else "predict.again")
+        self._draw()
+
+    def _draw(self) -> None:
+        for option in self.options:
+            sign = "●" if option.value == self.selected else "○"
+            self.choices[option.value].description = f"{sign} {markup.plain(option.label)}"
 
     def _say(self, *lines: str) -> None:
         self.feedback.value = markup.status(markup.paragraphs(*map(markup.inline, lines)))

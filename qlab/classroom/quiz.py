@@ -26,8 +26,8 @@ class ChoiceView(widgets.VBox):
 
     def __init__(self, question: Question, number: int, answered: Callable[[str, bool], None]) -> None:
         self.question, self._answered = question, answered
-        self.feedback = widgets.HTML().add_class("ql-feedback")
         self.buttons = [widgets.Button().add_class("ql-choice") for _ in question.choices]
+        self.replies = [_reply_line() for _ in question.choices]
         rows: list[widgets.Widget] = [widgets.HTML(_heading(question, number))]
         for index, (choice, button) in enumerate(zip(question.choices, self.buttons, strict=True)):
             if choice.marks:
@@ -35,8 +35,8 @@ class ChoiceView(widgets.VBox):
                 button.tooltip = strip.words(list(choice.marks))
             button.description = self._label(index)
             button.on_click(lambda _, picked=index: self.pick(picked))
-            rows.append(button)
-        super().__init__([*rows, self.feedback])
+            rows += [button, self.replies[index]]
+        super().__init__(rows)
 
     def pick(self, index: int) -> None:
         """Answer with choice number ``index`` and show the reply to it."""
@@ -44,9 +44,9 @@ class ChoiceView(widgets.VBox):
         for other, button in enumerate(self.buttons):
             button.description = self._label(other)
             button.remove_class("ql-right").remove_class("ql-wrong")
+            _show(self.replies[other], _reply(right, why) if other == index else "")
         self.buttons[index].description = f"{'✓' if right else '✗'} {self._label(index)}"
         self.buttons[index].add_class("ql-right" if right else "ql-wrong")
-        self.feedback.value = _reply(right, why)
         self._answered(self.question.id, right)
 
     def _label(self, index: int) -> str:
@@ -61,14 +61,14 @@ class OrderView(widgets.VBox):
     def __init__(self, question: Question, number: int, answered: Callable[[str, bool], None]) -> None:
         self.question, self._answered = question, answered
         self.placed: list[str] = []
-        self.feedback = widgets.HTML().add_class("ql-feedback")
+        self.reply = _reply_line()
         self.buttons = {step: widgets.Button().add_class("ql-choice") for step, _ in question.steps}
         for step, button in self.buttons.items():
             button.on_click(lambda _, pressed=step: self.press(pressed))
         self.again = widgets.Button(description=text("quiz.again"), layout={"width": "max-content"})
         self.again.on_click(lambda _: self.restart())
         heading = _heading(question, number) + markup.paragraphs(text("quiz.how_to_order"))
-        super().__init__([widgets.HTML(heading), *self.buttons.values(), self.again, self.feedback])
+        super().__init__([widgets.HTML(heading), *self.buttons.values(), self.again, self.reply])
         self._draw()
 
     def press(self, step: str) -> None:
@@ -79,16 +79,16 @@ class OrderView(widgets.VBox):
             self.placed.append(step)
         self._draw()
         if len(self.placed) < len(self.buttons):
-            self.feedback.value = ""
+            _show(self.reply, "")
             return
         right, why = self.question.reply_to_order(self.placed)
-        self.feedback.value = _reply(right, why)
+        _show(self.reply, _reply(right, why))
         self._answered(self.question.id, right)
 
     def restart(self) -> None:
         """Take all steps back."""
         self.placed.clear()
-        self.feedback.value = ""
+        _show(self.reply, "")
         self._draw()
 
     def _draw(self) -> None:
@@ -167,6 +167,14 @@ class Quiz(widgets.VBox):
 
 def _heading(question: Question, number: int) -> str:
     return f"<p><strong>{number}.</strong> {markup.inline(question.ask)}</p>"
+
+
+def _reply_line() -> widgets.HTML:
+    return widgets.HTML(layout={"display": "none"}).add_class("ql-feedback")
+
+
+def _show(line: widgets.HTML, html: str) -> None:
+    line.value, line.layout.display = html, None if html else "none"
 
 
 def _reply(right: bool, why: str) -> str:
