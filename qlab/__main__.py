@@ -1,4 +1,4 @@
-"""`python -m qlab`. The commands of the course are joined here: no other module of the library knows the course."""
+"""`python -m qlab`. The course's commands are joined here: no other module of the library knows it."""
 
 import argparse
 import sys

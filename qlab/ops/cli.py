@@ -18,11 +18,15 @@ def main(arguments: Sequence[str], course: Mapping[str, Command]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m qlab", description="A small, real job queue, and its course.")
+    parser = argparse.ArgumentParser(
+        prog="python -m qlab", description="A small, real job queue, and its course."
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     worker = commands.add_parser("worker", help="run a worker until SIGTERM or Ctrl-C")
     worker.add_argument("spec", metavar="module:attribute", help="a Worker, or a function that returns one")
-    commands.add_parser("doctor", help="check this machine: versions, servers, a first job, memory, disk, port")
+    commands.add_parser(
+        "doctor", help="check this machine: versions, servers, a first job, memory, disk, port"
+    )
     lab = commands.add_parser("lab", help="open the lessons in JupyterLab, with servers", prefix_chars="\0")
     lab.add_argument("options", nargs=argparse.REMAINDER, help="handed to JupyterLab, such as --no-browser")
     start = commands.add_parser("start", help="copy an exercise to my/, where it is yours")

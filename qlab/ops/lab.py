@@ -1,0 +1,104 @@
+"""The lessons in JupyterLab, with servers that live exactly as long as it does."""
+
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from qlab.embedded import start
+
+FIRST_PAGE = "notebooks/00_start_here.ipynb"
+_PORT_OPTIONS = ("--port", "--ServerApp.port")
+
+
+class LabError(RuntimeError):
+    """The lab cannot start; the message is a sentence for the learner."""
+
+
+def run(options: Sequence[str]) -> int:
+    """Serve the lessons of the current folder until Ctrl-C or SIGTERM. `options` are JupyterLab's own.
+
+    Raises `LabError` or `qlab.embedded.ServerError`.
+    """
+    if not Path(FIRST_PAGE).is_file():
+        raise LabError(f"There is no {FIRST_PAGE} here: run `make lab` in the folder of the course.")
+    port = chosen_port(options)
+    if port is not None and not port_is_free(port):
+        raise LabError(
+            f"Port {port} is taken by another program: stop it, or choose another one with --port=…"
+        )
+    try:
+        from jupyterlab.labapp import LabApp
+    except ImportError:
+        raise LabError("JupyterLab is not installed: run `make setup`.") from None
+    with start() as servers:
+        os.environ.update(servers.environment())
+        os.environ.update(private_settings(Path(".qlab").absolute()))
+        print("servers: " + ", ".join(servers.versions().values()), *servers.notices, sep="\n", flush=True)
+        try:
+            LabApp.launch_instance([*_settings(port), *options])
+        except SystemExit as end:
+            return int(end.code or 0)
+    return 0
+
+
+def chosen_port(options: Sequence[str]) -> int | None:
+    """The port that `options` ask for; None when JupyterLab may look for a free one. Raises `LabError`."""
+    chosen = None
+    for option, following in zip(options, [*options[1:], ""], strict=True):
+        name, equals, value = option.partition("=")
+        if name in _PORT_OPTIONS:
+            chosen = value if equals else following
+    if chosen is None:
+        return None
+    if not chosen.isdigit() or not 0 < int(chosen) < 65536:
+        raise LabError(f"{chosen!r} is not a port: write a number from 1 to 65535, for example --port=8888")
+    return int(chosen)
+
+
+def port_is_free(port: int) -> bool:
+    """True when a server could listen on `port` of the loopback."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def private_settings(folder: Path) -> dict[str, str]:
+    """Variables that keep Jupyter and IPython to `folder`, whatever the user's settings; also without a home."""
+    jupyter = folder / "jupyter"
+    found = {
+        "JUPYTER_CONFIG_DIR": str(jupyter / "config"),
+        "JUPYTER_DATA_DIR": str(jupyter / "data"),
+        "JUPYTER_RUNTIME_DIR": str(jupyter / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(jupyter / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(jupyter / "workspaces"),
+        "IPYTHONDIR": str(folder / "ipython"),
+    }
+    home = os.environ.get("HOME", "")
+    if not (home and os.access(home, os.W_OK | os.X_OK)):
+        found["HOME"] = str(folder / "home")
+    for value in found.values():
+        Path(value).mkdir(parents=True, exist_ok=True)
+    return found
+
+
+def _settings(port: int | None) -> list[str]:
+    """Options of JupyterLab for a lesson; those of the learner come after them and win."""
+    settings = [
+        f"--ServerApp.root_dir={Path.cwd()}",
+        f"--LabApp.default_url=/lab/tree/{FIRST_PAGE}",
+        "--LabApp.news_url=None",  # nothing is fetched from elsewhere
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.extension_manager=readonly",
+        "--Application.log_level=WARN",  # the address is still shown
+        "--ServerApp.answer_yes=True",  # Ctrl-C ends the lab without a question
+    ]
+    if port is not None:
+        settings.append("--ServerApp.port_retries=0")
+    if os.geteuid() == 0:
+        settings.append("--allow-root")
+    return settings
