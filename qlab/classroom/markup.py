@@ -17,6 +17,7 @@ STYLE = """<style>
   border-radius: 6px; padding: 10px 14px; max-width: 760px; overflow: visible; }
 .ql-card .widget-html-content { line-height: 1.5; white-space: normal; }
 .ql-card p { margin: 0 0 .4em; }
+.ql-card .ql-question { margin-top: 10px; }
 .ql-card .widget-html, .ql-card .widget-html-content { height: auto; overflow: visible; }
 .ql-card button.ql-choice { height: auto; min-height: 32px; width: 100%; max-width: 100%; margin: 3px 0;
   text-align: left; white-space: normal; line-height: 1.45; padding: 6px 12px;

@@ -37,6 +37,7 @@ class ChoiceView(widgets.VBox):
             button.on_click(lambda _, picked=index: self.pick(picked))
             rows += [button, self.replies[index]]
         super().__init__(rows)
+        self.add_class("ql-question")
 
     def pick(self, index: int) -> None:
         """Answer with choice number ``index`` and show the reply to it."""
@@ -69,6 +70,7 @@ class OrderView(widgets.VBox):
         self.again.on_click(lambda _: self.restart())
         heading = _heading(question, number) + markup.paragraphs(text("quiz.how_to_order"))
         super().__init__([widgets.HTML(heading), *self.buttons.values(), self.again, self.reply])
+        self.add_class("ql-question")
         self._draw()
 
     def press(self, step: str) -> None:
