@@ -1,0 +1,73 @@
+# The course on background jobs. `make help` lists what there is; each target sets up what it needs first.
+# All paths are relative: an absolute one would break in a folder whose name has spaces.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PYTEST := $(PY) -m pytest
+PARALLEL := -n 2 --dist loadfile
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lab test test-quick test-slow check notebooks bench start handout doctor board clean reset
+
+help: ## list the targets
+	@echo 'make lab      the lessons: opens JupyterLab (LAB_ARGS="--no-browser --port=18999" are handed to it)'
+	@echo 'make start EX=ex04   your own copy of an exercise, in my/'
+	@echo 'make board    which goals of the course you have proved'
+	@echo 'make doctor   is this machine fit? what to do when something fails'
+	@echo 'make setup    the environment alone (PYTHON=/path/to/python3.12 chooses the interpreter)'
+	@echo 'make test     set up, then all tests but the slow ones'
+	@echo 'make test-quick   tests of the library alone, under 90 seconds'
+	@echo 'make test-slow    the slow tests, one at a time'
+	@echo 'make check    style, types, imports, stored notebooks'
+	@echo 'make notebooks    run all lessons and solutions and store their outputs'
+	@echo 'make bench    measure qlab'
+	@echo 'make handout  pack the course without its solutions'
+	@echo 'make clean    delete caches; make reset  also the environment and your progress (never my/)'
+
+setup: ## make .venv from requirements.txt
+	@PYTHON="$(PYTHON)" sh tools/setup.sh
+
+lab: setup ## open the lessons
+	@exec $(PY) -m qlab lab $(LAB_ARGS)
+
+test: setup ## everything but the slow tests
+	$(PYTEST) $(PARALLEL) -m "not slow" $(TEST_ARGS)
+
+test-quick: setup ## the library alone
+	$(PYTEST) $(PARALLEL) -m "not slow" tests/unit tests/redis $(TEST_ARGS)
+
+test-slow: setup ## one at a time: timed cases need the machine for themselves
+	$(PYTEST) -m slow $(TEST_ARGS)
+
+check: setup ## style, types, imports, notebooks
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -c 'from importlinter.cli import lint_imports_command as main; main()' --no-cache
+	$(PY) -m qlab.classroom.checks
+
+notebooks: setup ## run and store
+	$(PY) -m qlab.classroom.notebooks
+
+bench: setup ## measure
+	$(PY) -m benchmarks
+
+start: setup ## make start EX=ex04
+	@test -n "$(EX)" || { echo 'Name the exercise: make start EX=ex04' >&2; exit 1; }
+	@$(PY) -m qlab start "$(EX)"
+
+handout: setup ## without solutions
+	@$(PY) -m qlab handout
+
+doctor: setup
+	@$(PY) -m qlab doctor
+
+board: setup
+	@$(PY) -m qlab board
+
+clean: ## caches
+	rm -rf .pytest_cache .hypothesis .ruff_cache .mypy_cache .import_linter_cache build dist
+	find qlab tests benchmarks examples tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+reset: clean ## also the environment and the progress
+	rm -rf $(VENV) .qlab
