@@ -65,7 +65,7 @@ def is_ready() -> bool:
 
 
 def make() -> None:
-    """Make the environment from nothing. The stamp comes last, so a set-up that was cut short begins again."""
+    """Make the environment from nothing. The stamp comes last: a set-up cut short begins again."""
     uv = shutil.which("uv")
     check(uv)
     print(f"Making {ENVIRONMENT} with {'uv' if uv else 'pip'}: about a minute, 520 MB.", flush=True)
@@ -73,7 +73,7 @@ def make() -> None:
         with_uv(uv)
     else:
         with_pip()
-    join_project()
+    run([PYTHON, "tools/join_project.py"])
     STAMP.write_text(f"{hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()} {sys.version.split()[0]}\n")
 
 
@@ -87,9 +87,7 @@ def check(uv: "str | None") -> None:
         )
     free = shutil.disk_usage(".").free // 1_000_000
     if free < NEEDED_DISK:
-        raise SetupError(
-            f"The environment needs {NEEDED_DISK} MB of disk and {free} MB are free here: free some."
-        )
+        raise SetupError(f"The environment needs {NEEDED_DISK} MB of disk, and {free} MB are free here.")
 
 
 def with_uv(uv: str) -> None:
@@ -108,13 +106,6 @@ def with_pip() -> None:
     run([*install, *options, "--require-hashes", "-r", REQUIREMENTS])
 
 
-def join_project() -> None:
-    """Make `import qlab` find this folder. The path is relative to the file: any folder's name will do."""
-    answer = [PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    packages = Path(subprocess.run(answer, check=True, capture_output=True, text=True).stdout.strip())
-    (packages / "qlab_course.pth").write_text(os.path.relpath(".", packages) + "\n")
-
-
 def home_exists() -> bool:
     """Without a home there is no place for a cache."""
     return os.access(os.environ.get("HOME", ""), os.W_OK | os.X_OK)
@@ -124,7 +115,7 @@ def run(command: list) -> None:
     environment = {**os.environ, "PIP_USER": "0", "UV_LINK_MODE": os.environ.get("UV_LINK_MODE", "copy")}
     if subprocess.run([str(word) for word in command], check=False, env=environment).returncode != 0:
         raise SetupError(
-            "The set-up failed, its reason stands above: mostly no connection to the package index. Run it again."
+            "The set-up failed for the reason above, often a missing connection to the package index."
         )
 
 
