@@ -1,0 +1,97 @@
+"""The doctor in a notebook: the checks of ``python -m qlab doctor`` with a progress bar and a table."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import ipywidgets as widgets
+from IPython.display import display
+
+from qlab.ops.doctor import Check, diagnose
+
+from . import markup
+from .texts import load, text
+
+
+class Bar(widgets.VBox):
+    """A bar with a line of text; what is stored of it is one fixed line."""
+
+    def __init__(self) -> None:
+        self.bar = widgets.IntProgress(min=0, max=1, layout={"width": "420px"})
+        self.line = widgets.Label(text("checkup.began"))
+        super().__init__([self.bar, self.line])
+
+    def note(self, check: Check, done: int, total: int) -> None:
+        """Show that ``done`` of ``total`` checks are behind us."""
+        self.bar.max, self.bar.value = total, done
+        self.line.value = text("checkup.running", name=_name(check), done=done, total=total)
+
+    def __repr__(self) -> str:
+        return text("checkup.began")
+
+
+class Checkup:
+    """What the doctor found on this machine, shown as a table with a text equivalent."""
+
+    def __init__(self, checks: list[Check]) -> None:
+        self.checks = checks
+
+    @classmethod
+    def run(cls) -> Checkup:
+        """Run all checks (about two seconds) with a bar that goes away at the end."""
+        bar = Bar()
+        display(bar)
+        try:
+            return cls(diagnose(bar.note))
+        finally:
+            bar.close()
+
+    @property
+    def failed(self) -> list[str]:
+        """The names of the checks that failed."""
+        return [check.name for check in self.checks if not check.ok]
+
+    def summary(self) -> str:
+        """One sentence: all is well, or how many checks are not and where to look."""
+        counts = {"failed": len(self.failed), "total": len(self.checks)}
+        return text("checkup.some_failed" if self.failed else "checkup.all_well", **counts)
+
+    def __repr__(self) -> str:
+        lines = [self.summary()]
+        for check in self.checks:
+            state = text("checkup.ok" if check.ok else "checkup.failed")
+            lines.append(
+                f"{state} · {_name(check)}: {_detail(check)}{'  → ' if check.fix else ''}{check.fix}"
+            )
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        columns = ["state", "name", "detail"] + (["fix"] if self.failed else [])
+        head = "".join(f"<th scope='col' style='text-align:left'>{text(_column(c))}</th>" for c in columns)
+        rows = "".join(self._row(check, len(columns)) for check in self.checks)
+        summary = f"<p><strong>{self.summary()}</strong></p>"
+        return f"{summary}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+    def _row(self, check: Check, columns: int) -> str:
+        state = text("checkup.ok" if check.ok else "checkup.failed")
+        cells = [state, _name(check), _detail(check), check.fix][:columns]
+        return (
+            "<tr>" + "".join(f"<td style='text-align:left'>{markup.inline(c)}</td>" for c in cells) + "</tr>"
+        )
+
+
+def _column(name: str) -> str:
+    return f"checkup.column_{name}"
+
+
+def _name(check: Check) -> str:
+    """The check's name in the learner's language, or its own when there is none yet."""
+    names: dict[str, Any] = load("checkup")["names"]
+    return str(names.get(check.name.replace(" ", "-"), check.name))
+
+
+def _detail(check: Check) -> str:
+    """What was found; the progress folder by its variable, since its path is nobody else's business."""
+    home = os.environ.get("QLAB_HOME")
+    return check.detail.replace(home, "$QLAB_HOME") if home else check.detail
