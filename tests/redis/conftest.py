@@ -1,0 +1,28 @@
+"""A queue of its own for each test, and a check of the invariants when it ends."""
+
+import contextlib
+
+import pytest
+from tests.redis.queue_state import check_invariants
+
+from qlab import Queue, Worker
+
+
+@pytest.fixture
+async def queue(redis_url, prefix, redis):
+    async with Queue("q", redis_url, prefix=prefix) as queue:
+        yield queue
+    await check_invariants(redis, queue.keys)
+
+
+@pytest.fixture
+async def start_worker(redis_url, prefix):
+    """Start workers on the queue of this test; they are closed when it ends."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(handler, **options):
+            worker = Worker("q", handler, redis_url, prefix=prefix, **options)
+            stack.push_async_callback(worker.close, timeout=5)
+            return await worker.start()
+
+        yield start

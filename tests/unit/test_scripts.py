@@ -1,0 +1,60 @@
+"""The headers of the Lua files are what the loader checks calls and compositions against."""
+
+import re
+from importlib.resources import files
+
+import pytest
+
+from qlab import scripts
+from qlab.job import JobRecord
+from qlab.keys import Keys
+
+NAMES = sorted(path.name.removesuffix(".lua") for path in (files("qlab") / "lua").iterdir())
+ENTRIES = [name for name in NAMES if scripts._read(name).argv is not None]
+
+
+def test_there_are_entry_scripts_and_transitions():
+    assert {"add_jobs", "settle_and_take", "renew", "recover"} <= set(ENTRIES)
+    assert {"enqueue", "take", "settle"} <= set(NAMES) - set(ENTRIES)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_entry_script_composes(name):
+    one = scripts.script(name)
+    assert len(set(one.keys)) == len(one.keys)
+    assert one.argv[0] == "now"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_file_says_what_it_does_and_keeps(name):
+    first, *rest = scripts._read(name).source.splitlines()
+    assert re.match(rf"-- ({name}: \S|Helpers of)", first)
+    if name not in ("prelude", "add_jobs", "update_progress"):
+        assert any(line.startswith("-- Invariant: ") for line in rest)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_uses_only_the_keys_that_its_header_names(name):
+    """A key that is not declared would be a global, which Redis refuses only when the line runs."""
+    declared = {"job", "events", "wake"} | set(scripts._read(name).keys)
+    for used in scripts._read(name).needs + scripts._read(name).uses:
+        declared |= set(scripts._read(used).keys)
+    all_keys = {key for other in NAMES for key in scripts._read(other).keys}
+    code = "\n".join(line for line in scripts._read(name).source.splitlines() if not line.startswith("--"))
+    words = set(re.findall(r"redis\.call\('\w+', ([a-z_]+)", code))
+    assert words & all_keys <= declared
+
+
+def test_a_call_that_differs_from_the_header_is_refused():
+    one = scripts.script("renew")
+    with pytest.raises(TypeError, match="renew takes"):
+        one.arguments(Keys("q"), {"now": "", "lock": 1}, [])
+
+
+def test_a_transition_cannot_be_called():
+    with pytest.raises(ValueError, match="transition"):
+        scripts.script("take")
+
+
+def test_the_fields_that_take_returns_are_fields_of_a_record():
+    assert set(scripts.fields("take")) <= set(JobRecord.__dataclass_fields__)

@@ -1,0 +1,86 @@
+"""Options that do not fit together are refused when the worker is made, before anything runs."""
+
+import functools
+
+import pytest
+
+from qlab import Keep, Queue, Worker
+from qlab.connection import hide_password
+from qlab.execute import runs_on_loop
+from qlab.retention import encode
+
+
+async def handler(job):
+    pass
+
+
+def plain(job):
+    pass
+
+
+@pytest.mark.parametrize("bad", [None, 7, "handler", lambda: None, lambda a, b: None])
+def test_a_handler_must_take_one_job(bad):
+    with pytest.raises(TypeError, match="handler"):
+        Worker("q", bad)
+
+
+@pytest.mark.parametrize("lock, renew", [(1, 1), (1, 2), (0, None), (0.001, None)])
+def test_a_lock_must_outlast_its_renewal(lock, renew):
+    with pytest.raises(ValueError, match="lock_renew_time"):
+        Worker("q", handler, lock_duration=lock, lock_renew_time=renew)
+
+
+@pytest.mark.parametrize(
+    "option", [{"concurrency": 0}, {"concurrency": 1.5}, {"max_stalled_count": -1}, {"stalled_interval": 0}]
+)
+def test_a_bad_number_is_refused(option):
+    with pytest.raises(ValueError, match=next(iter(option))):
+        Worker("q", handler, **option)
+
+
+def test_the_defaults_are_those_of_the_field():
+    worker = Worker("q", handler)
+    assert (worker.lock_duration, worker.lock_renew_time) == (30, 15)
+    assert (worker.stalled_interval, worker.max_stalled_count, worker.concurrency) == (30, 1, 1)
+
+
+class Callable:
+    async def __call__(self, job):
+        pass
+
+    async def method(self, job):
+        pass
+
+
+def test_async_handlers_run_on_the_loop_and_others_in_a_thread():
+    assert runs_on_loop(handler)
+    assert runs_on_loop(functools.partial(handler))
+    assert runs_on_loop(Callable())
+    assert runs_on_loop(Callable().method)
+    assert not runs_on_loop(plain)
+    assert not runs_on_loop(print)
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(TypeError, match="lock_time"):
+        Worker("q", handler, lock_time=1)
+
+
+def test_what_is_neither_a_url_nor_a_client_is_refused():
+    with pytest.raises(TypeError, match="URL or a redis.asyncio.Redis"):
+        Queue("q", 7)
+    with pytest.raises(ValueError, match="Redis URL"):
+        Queue("q", "http://localhost")
+
+
+def test_a_password_is_never_shown():
+    assert hide_password("redis://me:secret@host:1/0") == "redis://me:***@host:1/0"
+    assert "secret" not in repr(Queue("q", "redis://:secret@localhost:1").connection.address)
+
+
+def test_retention_has_one_stored_form():
+    assert [encode(rule) for rule in (None, True, False, 5, Keep(age=1.5, count=2))] == [
+        None, ":0", ":", ":5", "1500:2",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="count"):
+        Keep(count=-1)
