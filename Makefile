@@ -5,6 +5,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest
 PARALLEL := -n 2 --dist loadfile
+# On Linux the lab ends (SIGTERM) when make is killed, so that no lab and no port is left behind.
+TIE := qlab/embedded/tie.py direct $$PPID 15 -1 -1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lab test test-quick test-slow check notebooks bench start handout doctor board clean reset
@@ -28,7 +30,7 @@ setup: ## make .venv from requirements.txt
 	@PYTHON="$(PYTHON)" sh tools/setup.sh
 
 lab: setup ## open the lessons
-	@exec $(PY) -m qlab lab $(LAB_ARGS)
+	@exec $(PY) $(TIE) $(PY) -m qlab lab $(LAB_ARGS)
 
 test: setup ## everything but the slow tests
 	$(PYTEST) $(PARALLEL) -m "not slow" $(TEST_ARGS)

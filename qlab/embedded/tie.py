@@ -43,7 +43,6 @@ def run(command: list[str]) -> None:
     """Become `command`. Python ignores SIGPIPE and SIGXFSZ, which exec would hand on to the server."""
     for name in ("SIGPIPE", "SIGXFSZ"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
-    os.umask(0o077)
     os.execv(command[0], command)
 
 

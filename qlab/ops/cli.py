@@ -46,7 +46,7 @@ def _doctor(options: argparse.Namespace) -> int:
     from qlab.ops.doctor import diagnose, report
 
     failed = [check for check in diagnose(report) if not check.ok]
-    print(f"\n{len(failed)} of the checks above failed: see its fix." if failed else "\nAll is well.")
+    print(f"\n{len(failed)} of the checks above failed: see the fixes." if failed else "\nAll is well.")
     return 1 if failed else 0
 
 

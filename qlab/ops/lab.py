@@ -68,7 +68,7 @@ def port_is_free(port: int) -> bool:
 
 
 def private_settings(folder: Path) -> dict[str, str]:
-    """Variables that keep Jupyter and IPython to `folder`, whatever the user's settings; also without a home."""
+    """Variables that keep Jupyter and IPython to `folder`, whatever the user's settings and home."""
     jupyter = folder / "jupyter"
     found = {
         "JUPYTER_CONFIG_DIR": str(jupyter / "config"),
@@ -94,6 +94,7 @@ def _settings(port: int | None) -> list[str]:
         "--LabApp.news_url=None",  # nothing is fetched from elsewhere
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.extension_manager=readonly",
+        "--LanguageServerManager.autodetect=False",  # it would run npm
         "--Application.log_level=WARN",  # the address is still shown
         "--ServerApp.answer_yes=True",  # Ctrl-C ends the lab without a question
     ]
