@@ -27,7 +27,7 @@ def without_password(url: str) -> str:
             [(k, v) for k, v in parse_qsl(parts.query) if k.lower() not in _SECRET_OPTIONS],
             safe="/",
         )
-        return urlunsplit((parts.scheme, host, parts.path, query, ""))
+        return f"{parts.scheme}://{host}{parts.path}" + (f"?{query}" if query else "")
     except ValueError:
         return "(an address that cannot be read)"
 

@@ -1,8 +1,10 @@
 """The lessons in JupyterLab, with servers that live exactly as long as it does."""
 
+import itertools
 import os
 import socket
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from qlab.embedded import start
@@ -27,14 +29,14 @@ def run(options: Sequence[str]) -> int:
         raise LabError(
             f"Port {port} is taken by another program: stop it, or choose another one with --port=…"
         )
-    try:
-        from jupyterlab.labapp import LabApp
-    except ImportError:
-        raise LabError("JupyterLab is not installed: run `make setup`.") from None
+    if find_spec("jupyterlab") is None:
+        raise LabError("JupyterLab is not installed: run `make setup`.")
     with start() as servers:
         os.environ.update(servers.environment())
         os.environ.update(private_settings(Path(".qlab").absolute()))
         print("servers: " + ", ".join(servers.versions().values()), *servers.notices, sep="\n", flush=True)
+        from jupyterlab.labapp import LabApp  # only now: it reads those variables
+
         try:
             LabApp.launch_instance([*_settings(port), *options])
         except SystemExit as end:
@@ -45,7 +47,7 @@ def run(options: Sequence[str]) -> int:
 def chosen_port(options: Sequence[str]) -> int | None:
     """The port that `options` ask for; None when JupyterLab may look for a free one. Raises `LabError`."""
     chosen = None
-    for option, following in zip(options, [*options[1:], ""], strict=True):
+    for option, following in itertools.pairwise([*options, ""]):
         name, equals, value = option.partition("=")
         if name in _PORT_OPTIONS:
             chosen = value if equals else following
