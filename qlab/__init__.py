@@ -1,7 +1,7 @@
 """qlab: a small, real job queue on Redis, made to be read.
 
     async with Queue("emails") as queue:
-        job = await queue.add("welcome", {"user": 7}, attempts=3, backoff=Backoff.exponential(1.0, jitter=0.5))
+        job = await queue.add("welcome", {"user": 7}, attempts=3, backoff=Backoff.exponential(1.0))
 
     async def handler(job): ...
     worker = Worker("emails", handler, concurrency=20)     # run it: python -m qlab worker module:worker

@@ -57,7 +57,9 @@ class Connection:
         self.listener = Listener(self)
         self._checked = False
 
-    def open_client(self, *, single: bool = False, socket_timeout: float = SOCKET_TIMEOUT) -> redis.asyncio.Redis:
+    def open_client(
+        self, *, single: bool = False, socket_timeout: float = SOCKET_TIMEOUT
+    ) -> redis.asyncio.Redis:
         """A client of its own to the same Redis; `single` keeps one connection and the order of commands."""
         connection_class, settings = self._settings
         settings = settings | {"socket_timeout": socket_timeout}
@@ -84,7 +86,7 @@ class Connection:
         if not self._checked:
             await self.check()
         try:
-            return await (on or self.client).execute_command(*words)
+            return await (on or self.client).execute_command(*words)  # type: ignore[no-untyped-call]
         except _LOST as error:
             raise self.unavailable(error) from error
 
@@ -104,16 +106,16 @@ class Connection:
         """Make sure that this is a Redis and that the queue in it has our key schema."""
         try:
             meta = self.keys["meta"]
-            await self.client.hsetnx(meta, "schema", SCHEMA_VERSION)  # type: ignore[misc]
-            found = await self.client.hget(meta, "schema")  # type: ignore[misc]
+            await self.client.hsetnx(meta, "schema", SCHEMA_VERSION)
+            found = str(await self.client.hget(meta, "schema"))
         except _LOST as error:
             raise self.unavailable(error) from error
         except ResponseError as error:
             raise RedisUnavailable(f"Redis at {self.address} refused a command: {error}") from error
         if found != SCHEMA_VERSION:
             raise SchemaMismatch(
-                f"queue {self.keys.queue!r} was written with key schema {found}, this qlab uses {SCHEMA_VERSION}: "
-                "drain it with the version that wrote it, or use another prefix"
+                f"queue {self.keys.queue!r} was written with key schema {found}, this qlab uses "
+                f"{SCHEMA_VERSION}: drain it with the version that wrote it, or use another prefix"
             )
         self._checked = True
 

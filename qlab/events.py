@@ -61,7 +61,9 @@ class Listener:
             await self._client.aclose()
 
     async def _position(self) -> str:
-        last = await self._connection.command("XREVRANGE", self._connection.keys["events"], "+", "-", "COUNT", 1)
+        last = await self._connection.command(
+            "XREVRANGE", self._connection.keys["events"], "+", "-", "COUNT", 1
+        )
         return last[0][0] if last else "0-0"
 
     async def _read(self, position: str) -> None:
@@ -75,7 +77,8 @@ class Listener:
                 log.warning("waiting for events: %s", error)
                 await asyncio.sleep(1)
                 continue
-            for position, fields in _entries(reply):
+            for entry_id, fields in _entries(reply):
+                position = entry_id
                 if fields.get("event") in ENDS:
                     for heard in self._waiters.get(fields["job"], ()):
                         heard.set()
@@ -88,7 +91,9 @@ def _entries(reply: Any) -> list[tuple[str, dict[str, str]]]:
     entries = next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
     if entries and isinstance(entries[0][0], list | tuple):
         entries = entries[0]
-    return [(entry_id, fields if isinstance(fields, dict) else _pairs(fields)) for entry_id, fields in entries]
+    return [
+        (entry_id, fields if isinstance(fields, dict) else _pairs(fields)) for entry_id, fields in entries
+    ]
 
 
 def _pairs(flat: list[str]) -> dict[str, str]:

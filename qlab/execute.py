@@ -52,7 +52,7 @@ def check_handler(handler: object) -> Handler:
 
 
 def runs_on_loop(handler: Handler) -> bool:
-    """True for `async def` (also as a method, a partial or `__call__`): it runs on the loop, others in a thread."""
+    """True for `async def` (also a method, a partial, `__call__`): on the loop; others run in a thread."""
     function = inspect.unwrap(getattr(handler, "func", handler))
     call = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

@@ -169,7 +169,9 @@ class Job:
         Raises LockLost if this worker no longer holds the job, RuntimeError outside a handler.
         """
         if self._holder is None:
-            raise RuntimeError("update_progress belongs in a handler: only the holder of a job may write to it")
+            raise RuntimeError(
+                "update_progress belongs in a handler: only the holder of a job may write to it"
+            )
         token, worker = self._holder.split(" ", 1)
         answer = await self._connection.call(
             "update_progress", token=token, worker=worker, id=self.id, claim=self.claim,

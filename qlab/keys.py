@@ -47,7 +47,9 @@ class Keys:
     def __init__(self, queue: str, prefix: str | None = None) -> None:
         prefix = prefix or os.environ.get("QLAB_PREFIX") or "qlab"
         if not re.fullmatch(r"[^\s{}*?\[\]\\]{1,100}", prefix):
-            raise ValueError(f"prefix {prefix!r}: use 1 to 100 characters without spaces, braces or glob signs")
+            raise ValueError(
+                f"prefix {prefix!r}: use 1 to 100 characters without spaces, braces or glob signs"
+            )
         self.prefix = prefix
         self.queue = check_queue_name(queue)
         self.base = f"{prefix}:{{{queue}}}:"

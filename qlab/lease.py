@@ -39,8 +39,8 @@ class Leases:
             late = time.monotonic() - before - self._renew
             if late > self._lock / 2:
                 log.warning(
-                    "worker %s: the event loop was blocked for %.1f s, the lock lasts %.1f s; run blocking work "
-                    "in a plain `def` handler, in a process, or in smaller pieces",
+                    "worker %s: the event loop was blocked for %.1f s, the lock lasts %.1f s; run blocking "
+                    "work in a plain `def` handler, in a process, or in smaller pieces",
                     self._worker, late, self._lock,
                 )  # fmt: skip
             await self._try(self.renew())
@@ -57,7 +57,9 @@ class Leases:
         for start in range(0, len(held), 1000):
             batch = held[start : start + 1000]
             words: list[Any] = [word for job in batch for word in (job.id, job.claim)]
-            lost = set(await self._connection.call("renew", words, token=self._token, lock=int(self._lock * 1000)))
+            lost = set(
+                await self._connection.call("renew", words, token=self._token, lock=int(self._lock * 1000))
+            )
             for job in batch:
                 if job.id in lost and (job.id, job.claim) in self._pump.held and not job.lock_lost:
                     job.lock_lost = True
@@ -65,7 +67,9 @@ class Leases:
 
     async def recover(self) -> int:
         """Give out again, or fail, the jobs whose lease ran out; return how many there were."""
-        await self.renew()  # a loop that was blocked must not find its own jobs dropped while it still holds them
+        await (
+            self.renew()
+        )  # a loop that was blocked must not find its own jobs dropped while it still holds them
         found = await self._connection.call("recover", max_stalled=self._max_stalled)
         for job_id, failed in found:
             what = "failed: it stalled too often" if failed else "is given out again"

@@ -40,7 +40,9 @@ def encode_result(value: Any, *, what: str = "result", limit: int = DEFAULT_LIMI
     except (TypeError, ValueError) as error:
         raise PayloadError(f"{what} is not strict JSON: {error}") from None
     if size > limit:
-        raise PayloadError(f"{what} takes {size} bytes, more than the limit of {limit}; store it and pass its id")
+        raise PayloadError(
+            f"{what} takes {size} bytes, more than the limit of {limit}; store it and pass its id"
+        )
     return text
 
 

@@ -7,6 +7,7 @@ What ends while a trip is on its way makes up the next trip, so batches form by 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from qlab.tasks import end
 log = logging.getLogger("qlab.worker")
 
 BLOCK = 4.0
-"""Seconds for which an idle worker waits for a wake-up before it looks by itself; less than the socket time-out."""
+"""Seconds for which an idle worker waits for a wake-up before it looks; less than the socket time-out."""
 
 RECONNECT = (0.1, 0.2, 0.5, 1.0)
 """Seconds between tries while Redis is away; the last one goes on for ever."""
@@ -82,7 +83,7 @@ class Pump:
     def abandon(self) -> None:
         """Give back whatever still runs, on behalf of handlers that do not stop."""
         settled = {(one.job_id, one.claim) for one in self._unsettled()}
-        for key, job in self.held.items():
+        for key, job in reversed(self.held.items()):  # each goes to the head: the oldest last
             if key not in settled:
                 self._running -= 1
                 self._ended.append(put_back(job))
@@ -91,8 +92,11 @@ class Pump:
     def stop_taking(self) -> None:
         """Take no more jobs; the loop ends once the last one is settled."""
         self.taking = False
+        not_started = []
         while not self.inbox.empty():
-            self.ended((job := self.inbox.get_nowait()), put_back(job))
+            not_started.append(self.inbox.get_nowait())
+        for job in reversed(not_started):  # each goes to the head: the oldest last
+            self.ended(job, put_back(job))
         self.look()
 
     def look(self) -> None:
@@ -104,17 +108,16 @@ class Pump:
         """Pump until `stop_taking` was called and everything is settled."""
         failures = 0
         while self.taking or not self.idle:
+            if not (self._look or self._ended or self._trip):
+                await self._wait()
+                continue
             try:
-                if self._look or self._ended or self._trip:
-                    await self.step()
+                await self.step()
                 failures = 0
             except (RedisUnavailable, ResponseError, RedisError) as error:
                 self._report(error, failures)
                 await asyncio.sleep(RECONNECT[min(failures, len(RECONNECT) - 1)])
                 failures += 1
-                continue
-            if not (self._look or self._ended):
-                await self._wait()
 
     async def step(self) -> int:
         """Make one trip; return how many jobs it took. A trip that got no reply is made again as it was."""
@@ -174,10 +177,8 @@ class Pump:
         self._kick.clear()
 
     async def _watch(self) -> None:
-        try:
+        with contextlib.suppress(RedisUnavailable, RedisError):  # the trip that follows reports it
             await self._connection.command("BLPOP", self._connection.keys["wake"], BLOCK, on=self._blocker)
-        except (RedisUnavailable, RedisError):
-            pass  # the trip that follows reports it
         self.look()
 
     def _report(self, error: Exception, failures: int) -> None:

@@ -178,9 +178,13 @@ class _NewJob:
         if not isinstance(name, str) or not name:
             raise ValueError(f"job name must be a string that is not empty, not {name!r}")
         if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
-            raise ValueError(f"attempts must be a whole number of at least 1 (the first run counts), not {attempts!r}")
+            raise ValueError(
+                f"attempts must be a whole number of at least 1 (the first run counts), not {attempts!r}"
+            )
         if backoff is not None and not isinstance(backoff, Backoff):
-            raise ValueError(f"backoff must be made with Backoff.fixed or Backoff.exponential, not {backoff!r}")
+            raise ValueError(
+                f"backoff must be made with Backoff.fixed or Backoff.exponential, not {backoff!r}"
+            )
         options = {
             "attempts": attempts if attempts != 1 else None,
             "backoff": backoff.encode() if backoff else None,
@@ -210,4 +214,3 @@ class _NewJob:
         return JobRecord(
             self.id, self.name, self.data, state=state, birth=birth, added_at=added_at, **self.options
         )
-

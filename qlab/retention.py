@@ -18,7 +18,9 @@ class Keep:
     def __post_init__(self) -> None:
         if self.age is not None:
             milliseconds(self.age, "age to keep")
-        if self.count is not None and (isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 0):
+        if self.count is not None and (
+            isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 0
+        ):
             raise ValueError(f"count to keep must be a whole number of at least 0, not {self.count!r}")
 
     def encode(self) -> str:

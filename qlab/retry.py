@@ -50,12 +50,12 @@ class Backoff:
     @classmethod
     def fixed(cls, base: Seconds, *, jitter: float = 0.0) -> "Backoff":
         """Always `base` seconds (with jitter: between base * (1 - jitter) and base)."""
-        return cls("fixed", seconds(base, "backoff base"), jitter, max(seconds(base, "backoff base"), MAX_DELAY))
+        return cls(
+            "fixed", seconds(base, "backoff base"), jitter, max(seconds(base, "backoff base"), MAX_DELAY)
+        )
 
     @classmethod
-    def exponential(
-        cls, base: Seconds, *, jitter: float = 0.0, max_delay: Seconds = MAX_DELAY
-    ) -> "Backoff":
+    def exponential(cls, base: Seconds, *, jitter: float = 0.0, max_delay: Seconds = MAX_DELAY) -> "Backoff":
         """`base`, 2 * base, 4 * base ... seconds up to `max_delay`; each in [d * (1 - jitter), d]."""
         return cls(
             "exponential", seconds(base, "backoff base"), jitter, seconds(max_delay, "backoff max_delay")

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 
 from qlab.worker import Worker
 
@@ -26,15 +27,18 @@ def load(spec: str) -> Worker:
     """
     module_name, colon, attribute = spec.partition(":")
     if not (module_name and colon and attribute):
-        raise SpecError(f"{spec!r}: write module:attribute, for example tasks:worker for `worker` in tasks.py")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+        raise SpecError(
+            f"{spec!r}: write module:attribute, for example tasks:worker for `worker` in tasks.py"
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
     try:
         found = getattr(importlib.import_module(module_name), attribute)
     except ModuleNotFoundError as error:
         if error.name and not (module_name + ".").startswith(error.name + "."):
             raise
-        raise SpecError(f"there is no module {module_name!r} here ({os.getcwd()}) or on the Python path") from None
+        raise SpecError(f"there is no module {module_name!r} here ({here}) or on the Python path") from None
     except AttributeError:
         raise SpecError(f"module {module_name!r} has no attribute {attribute!r}") from None
     worker = found() if callable(found) and not isinstance(found, Worker) else found

@@ -187,4 +187,3 @@ def _whole(value: object, what: str, *, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{what} must be a whole number of at least {least}, not {value!r}")
     return value
-

@@ -7,9 +7,22 @@
 -- 1,000 jobs in one call. Stalls are counted apart from attempts.
 
 local at, found = now_ms(now), {}
-local expired = redis.call('ZRANGEBYSCORE', active, '-inf', at, 'LIMIT', 0, 1000)
-for n = #expired, 1, -1 do
-  local id = expired[n]
+
+-- Each goes to the head of waiting, so the youngest comes first and the oldest ends up in front.
+local function youngest_first(a, b)
+  if a.ms ~= b.ms then return a.ms > b.ms end
+  return a.n > b.n
+end
+
+local expired = {}
+for n, id in ipairs(redis.call('ZRANGEBYSCORE', active, '-inf', at, 'LIMIT', 0, 1000)) do
+  local ms, count = string.match(redis.call('HGET', job .. id, 'birth'), '(%d+)-(%d+)')
+  expired[n] = {id = id, ms = tonumber(ms), n = tonumber(count)}
+end
+table.sort(expired, youngest_first)
+
+for _, one in ipairs(expired) do
+  local id = one.id
   local old = redis.call('HMGET', job .. id, 'worker', 'claim', 'keep_failed')
   redis.call('ZREM', active, id)
   redis.call('HDEL', job .. id, 'token')

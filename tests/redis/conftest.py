@@ -3,9 +3,9 @@
 import contextlib
 
 import pytest
-from tests.redis.queue_state import check_invariants
 
 from qlab import Queue, Worker
+from tests.redis.queue_state import check_invariants
 
 
 @pytest.fixture

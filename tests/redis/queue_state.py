@@ -23,7 +23,9 @@ async def check_invariants(redis, keys: Keys) -> None:
     for state, ids in (await members(redis, keys)).items():
         for job_id in ids:
             places.setdefault(job_id, []).append(state)
-    hashes = {key.rpartition(":")[2]: await redis.hgetall(key) async for key in redis.scan_iter(keys.job("*"))}
+    hashes = {
+        key.rpartition(":")[2]: await redis.hgetall(key) async for key in redis.scan_iter(keys.job("*"))
+    }
     assert set(places) == set(hashes)
     for job_id, stored in hashes.items():
         assert places[job_id] == [stored["state"]], job_id

@@ -1,9 +1,9 @@
 """Adding jobs and looking at them."""
 
 import pytest
-from tests.redis.queue_state import check_invariants, members, read_events
 
 from qlab import Backoff, BulkAddError, Keep, PayloadError, Queue
+from tests.redis.queue_state import check_invariants, members, read_events
 
 
 async def test_a_job_waits_with_everything_that_was_given(queue):
@@ -26,7 +26,13 @@ async def test_jobs_wait_in_the_order_in_which_they_were_added(queue, redis):
 async def test_counts_are_by_state_and_all_states_by_default(queue):
     await queue.add("now")
     await queue.add("later", delay=60)
-    assert await queue.get_job_counts() == {"waiting": 1, "active": 0, "delayed": 1, "completed": 0, "failed": 0}
+    assert await queue.get_job_counts() == {
+        "waiting": 1,
+        "active": 0,
+        "delayed": 1,
+        "completed": 0,
+        "failed": 0,
+    }
     assert await queue.get_job_counts("delayed") == {"delayed": 1}
 
 
@@ -63,7 +69,7 @@ async def test_h06_the_same_id_twice_in_a_bulk_is_one_job_and_the_second_is_repo
     ],
 )  # fmt: skip
 async def test_a_bad_option_stores_nothing(queue, redis, options):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"attempts|backoff|delay|job id|count"):
         await queue.add("a", 1, **options)
     assert [key async for key in redis.scan_iter(queue.keys["*"])] == [queue.keys["meta"]]
 
@@ -80,7 +86,7 @@ async def test_h06_a_bad_job_in_a_bulk_is_named_and_nothing_is_added(queue):
     entries[500] = ("n", {1, 2})
     with pytest.raises(PayloadError, match="job 500 of the bulk"):
         await queue.add_bulk(entries)
-    with pytest.raises(TypeError, match="job 1 of the bulk.*unknown"):
+    with pytest.raises(TypeError, match=r"job 1 of the bulk.*unknown"):
         await queue.add_bulk([("n", 1), ("n", 1, {"unknown": 1})])
     assert sum((await queue.get_job_counts()).values()) == 0
     assert await queue.connection.command("XLEN", queue.keys["events"]) == 0
@@ -117,7 +123,10 @@ async def test_each_add_is_an_event_without_its_payload(queue, redis):
 
 async def test_queues_with_other_names_or_prefixes_do_not_see_each_other(queue, redis_url, prefix):
     await queue.add("a", job_id="x")
-    async with Queue("other", redis_url, prefix=prefix) as other, Queue("q", redis_url, prefix=prefix + ":2") as third:
+    async with (
+        Queue("other", redis_url, prefix=prefix) as other,
+        Queue("q", redis_url, prefix=prefix + ":2") as third,
+    ):
         assert await other.get_job("x") is None
         assert await third.get_job("x") is None
 

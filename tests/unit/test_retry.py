@@ -23,7 +23,7 @@ def test_h08_the_delay_never_passes_the_ceiling_nor_overflows():
     assert Backoff.exponential(0.2, max_delay=10).delay(10_000) == 10
 
 
-@pytest.mark.parametrize("attempt, base", [(1, 0.3), (2, 0.6), (3, 1.2)])
+@pytest.mark.parametrize(("attempt", "base"), [(1, 0.3), (2, 0.6), (3, 1.2)])
 def test_h08_jitter_lies_between_its_share_and_the_full_delay(attempt, base):
     backoff, rng = Backoff.exponential(0.3, jitter=0.5), random.Random(7)
     draws = [backoff.delay(attempt, rng) for _ in range(10_000)]

@@ -24,7 +24,7 @@ def test_a_handler_must_take_one_job(bad):
         Worker("q", bad)
 
 
-@pytest.mark.parametrize("lock, renew", [(1, 1), (1, 2), (0, None), (0.001, None)])
+@pytest.mark.parametrize(("lock", "renew"), [(1, 1), (1, 2), (0, None), (0.001, None)])
 def test_a_lock_must_outlast_its_renewal(lock, renew):
     with pytest.raises(ValueError, match="lock_renew_time"):
         Worker("q", handler, lock_duration=lock, lock_renew_time=renew)
@@ -67,7 +67,7 @@ def test_an_unknown_option_is_refused():
 
 
 def test_what_is_neither_a_url_nor_a_client_is_refused():
-    with pytest.raises(TypeError, match="URL or a redis.asyncio.Redis"):
+    with pytest.raises(TypeError, match=r"URL or a redis\.asyncio\.Redis"):
         Queue("q", 7)
     with pytest.raises(ValueError, match="Redis URL"):
         Queue("q", "http://localhost")
