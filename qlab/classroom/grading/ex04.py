@@ -3,8 +3,6 @@
 import asyncio
 from typing import Any
 
-from psycopg.errors import LockNotAvailable
-
 from qlab.classroom.ex04 import TABLE, expire, rows, take_over
 from qlab.classroom.grading.scene import Exercise, Scene
 from qlab.classroom.grading.verdict import Broken
@@ -55,16 +53,17 @@ class ChargeScene(Scene):
 
     async def lock_state(self) -> str:
         """What others see while the provider is being called: "claimed", "uncommitted" or "none"."""
-        row = await self.row()
-        if row is not None and row["status"] == "PENDING":
+        if any(row["status"] == "PENDING" for row in await rows(self.database.conn)):
             return "claimed"
         return "uncommitted" if await self.database.holds_lock() else "none"
 
-    async def must_be_claimed(self, changed: int) -> None:
-        """Raise Broken when a step that needs a committed PENDING row found none."""
-        if changed == 0:
-            uncommitted = await self.database.holds_lock()
-            raise Broken("uncommitted" if uncommitted else "no_pending_row", rows=await self.shown())
+    async def must_be_claimed(self, states: list[str]) -> None:
+        """Raise Broken unless others saw a committed PENDING row when the provider was called."""
+        if not self.provider.calls:
+            raise Broken("nothing_charged", calls=0)
+        if states != ["claimed"]:
+            code = "uncommitted" if "uncommitted" in states else "no_pending_row"
+            raise Broken(code, rows=await self.shown())
 
     async def shown(self) -> list[dict[str, Any]]:
         """The rows as evidence."""
@@ -199,23 +198,23 @@ def judge_race(
 
 async def token(scene: ChargeScene) -> None:
     """A's lock runs out on the way to the provider, B takes the key, then A fails and releases."""
-    taken = await taken_over(scene, "on_request")
+    taken, states = taken_over(scene, "on_request")
     scene.provider.fail_next(1)
     answer, job = await scene.spawn(), scene.job_id()
     first = await scene.handle(answer, job)
-    await scene.must_be_claimed(len(taken))
+    await scene.must_be_claimed(states)
     if await scene.row() != taken[0]:
         raise Broken("release_without_token", answer=first, rows=await scene.shown())
     expect(scene, first, "503", **LOST_ERROR)
     third = await scene.handle(answer, job)
-    expect(scene, third, "busy", charged="release_without_token", skipped="busy_as_skipped")
+    expect(scene, third, "busy", charged="steals_live_lock", skipped="busy_as_skipped")
 
 
 async def done(scene: ChargeScene) -> None:
     """A has charged and wakes up late: the key is B's by now. A must not write, nor say that it is done."""
-    taken = await taken_over(scene, "on_reply")
+    taken, states = taken_over(scene, "on_reply")
     first = await scene.handle(await scene.spawn(), scene.job_id())
-    await scene.must_be_claimed(len(taken))
+    await scene.must_be_claimed(states)
     if await scene.row() != taken[0]:
         raise Broken("done_without_token", answer=first, rows=await scene.shown())
     if first in ("charged", "skipped", "None"):
@@ -223,43 +222,47 @@ async def done(scene: ChargeScene) -> None:
     expect(scene, first, "lost", error="exception")
 
 
-async def taken_over(scene: ChargeScene, moment: str) -> list[dict[str, Any]]:
-    """At that moment of the first request, B takes every lock. The list gets the row as B left it."""
-    taken: list[dict[str, Any]] = []
+def taken_over(scene: ChargeScene, moment: str) -> tuple[list[dict[str, Any] | None], list[str]]:
+    """At that moment of the first request B takes every lock.
+
+    The lists get the row as B left it, and what others saw just before.
+    """
+    taken: list[dict[str, Any] | None] = []
+    states: list[str] = []
 
     async def b_takes_over(_: Call) -> None:
         setattr(scene.provider, moment, None)
-        try:
-            changed = await take_over(scene.database.conn)
-        except LockNotAvailable:
-            return  # the answer's own transaction is in the way: `must_be_claimed` says so
-        row = await scene.row()
-        if changed and row is not None:
-            taken.append(row)
+        states.append(await scene.lock_state())
+        if states == ["claimed"]:
+            await take_over(scene.database.conn)
+            taken.append(await scene.row())
 
     setattr(scene.provider, moment, b_takes_over)
-    return taken
+    return taken, states
 
 
 async def crash(scene: ChargeScene) -> None:
     """The process is killed between the charge and DONE; when the lock has run out, another takes over."""
     answer, job = await scene.spawn(), scene.job_id()
 
+    states: list[str] = []
+
     async def kill(_: Call) -> None:
         scene.provider.on_reply = None
+        states.append(await scene.lock_state())
         answer.kill()
 
     scene.provider.on_reply = kill
     await scene.gone(scene.handle(answer, job))
     if not scene.charges():
         raise Broken("nothing_charged")
-    expired = await expire(scene.database.conn)
+    await expire(scene.database.conn)
     second = await scene.handle(await scene.spawn(), job)
     if len(scene.charges()) > 1:
         scene.same_key([job])
     if second == "skipped":
         raise Broken("key_first", answer=second, rows=await scene.shown())
-    await scene.must_be_claimed(expired)
+    await scene.must_be_claimed(states)
     expect(scene, second, "charged", busy="no_take_over")
     await scene.finished()
 

@@ -26,14 +26,14 @@ from qlab.classroom.grading import child, confine
 
 _LINE = 8 << 20
 PRELOAD = (
-    "abc anyio._backends._asyncio asyncio base64 bisect calendar collections concurrent.futures.thread contextlib",
-    "contextvars copy dataclasses datetime decimal encodings.ascii encodings.idna encodings.latin_1",
-    "encodings.unicode_escape enum fractions functools hashlib heapq hmac httpcore._backends.anyio",
-    "httpcore._backends.auto httpx inspect io itertools json logging math multiprocessing numbers operator pathlib",
-    "pprint psycopg psycopg.rows psycopg.sql psycopg.types.json psycopg_pool queue random re secrets signal socket",
-    "sqlite3 statistics string subprocess tempfile textwrap threading time traceback types typing unittest.mock",
-    "uuid warnings weakref zoneinfo qlab.classroom.ex04 qlab.classroom.grading.ex04_stage",
-    "qlab.postgres.idempotency qlab.testing",
+    "abc anyio._backends._asyncio asyncio base64 bisect calendar collections concurrent.futures.thread",
+    "contextlib contextvars copy dataclasses datetime decimal encodings.ascii encodings.idna",
+    "encodings.latin_1 encodings.unicode_escape enum fractions functools hashlib heapq hmac",
+    "httpcore._backends.anyio httpcore._backends.auto httpx inspect io itertools json logging math",
+    "multiprocessing numbers operator pathlib pprint psycopg psycopg.rows psycopg.sql psycopg.types.json",
+    "psycopg_pool queue random re secrets signal socket sqlite3 statistics string subprocess tempfile",
+    "textwrap threading time traceback types typing unittest.mock uuid warnings weakref zoneinfo",
+    "qlab.classroom.ex04 qlab.classroom.grading.ex04_stage qlab.postgres.idempotency qlab.testing",
 )
 
 

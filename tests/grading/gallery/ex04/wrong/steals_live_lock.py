@@ -1,0 +1,21 @@
+# ruff: noqa: E501
+# The claim forgets to ask whether the lock still holds, so everybody gets it.
+# fails: race=check_then_act, token=steals_live_lock
+# %% ans-sql
+CLAIM = """
+    INSERT INTO idempotency_key AS held (key, status, locked_until, lock_token)
+    VALUES (%(key)s, 'PENDING', clock_timestamp() + make_interval(secs => %(lock_seconds)s), gen_random_uuid())
+    ON CONFLICT (key) DO UPDATE
+        SET locked_until = clock_timestamp() + make_interval(secs => %(lock_seconds)s),
+            lock_token = gen_random_uuid()
+        WHERE held.status = 'PENDING'
+    RETURNING lock_token
+"""
+RELEASE = """
+    UPDATE idempotency_key SET locked_until = clock_timestamp()
+    WHERE key = %(key)s AND lock_token = %(token)s AND status = 'PENDING'
+"""
+DONE = """
+    UPDATE idempotency_key SET status = 'DONE', result = %(result)s
+    WHERE key = %(key)s AND lock_token = %(token)s AND status = 'PENDING'
+"""
