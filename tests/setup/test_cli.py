@@ -19,7 +19,7 @@ def qlab(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
     [
         ("nowhere:worker", "there is no module 'nowhere'"),
         ("nowhere", "write module:attribute"),
-        ("os:path", "os"),
+        ("os:path", "not a qlab.Worker"),
     ],
 )
 def test_worker_that_is_none_is_one_sentence(tmp_path, spec, reason):

@@ -25,7 +25,7 @@ def make(
     return subprocess.run(
         ["make", "setup", *arguments],
         cwd=folder,
-        env={"PATH": str(programs), "HOME": str(folder), "LC_ALL": "C", **more},
+        env={"PATH": str(programs), "HOME": str(folder), "LC_ALL": "C", **environment},
         capture_output=True,
         text=True,
         check=False,
