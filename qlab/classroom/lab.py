@@ -151,7 +151,7 @@ class Lab:
         return worker
 
     async def _until_up(self, worker: WorkerProcess) -> None:
-        """Wait until the worker says that it is connected; it may be dead by then, if the lesson wants that."""
+        """Wait until the worker says that it is connected; by then it may have died, as a lesson wants."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(UP_TIMEOUT):
                 while worker.alive and not worker.said(_CONNECTED):

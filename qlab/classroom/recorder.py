@@ -50,6 +50,8 @@ class Recording:
         self._position = "0-0"
         self._start = self._ahead = 0.0  # server's clock at the start; how far it is ahead of ours
         self._finished = False
+        self.known: dict[str, object] | None = None
+        """What a lesson wants to keep beside the run, such as the broker's view at one moment."""
 
     async def begin(self) -> None:
         """Remember where the stream ends and what time it is on the server."""
