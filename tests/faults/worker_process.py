@@ -1,0 +1,77 @@
+"""A worker in a process of its own, with a ledger in Redis that the handler writes itself."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+MODULE = '''
+"""Handlers of the fault tests. Each start is written to a ledger with the server's clock."""
+import asyncio, os, time
+import redis.asyncio
+from qlab import Worker
+
+LEDGER = os.environ["LEDGER"]
+ledger = redis.asyncio.Redis.from_url(os.environ["QLAB_REDIS_URL"], decode_responses=True)
+
+
+async def handler(job):
+    await ledger.rpush(LEDGER, f"start {os.environ['NAME']} {job.id}")
+    kind, value = job.data
+    if kind == "block" and os.environ["NAME"] in value["who"]:
+        time.sleep(value["seconds"])
+    elif kind == "sleep":
+        await asyncio.sleep(value)
+    elif kind == "die":
+        os._exit(1)
+    await ledger.rpush(LEDGER, f"end {os.environ['NAME']} {job.id}")
+    return os.environ["NAME"]
+
+
+def plain(job):
+    time.sleep(job.data["seconds"])
+    return os.environ["NAME"]
+
+
+options = dict(name=os.environ["NAME"], concurrency=int(os.environ["CONCURRENCY"]),
+               lock_duration=float(os.environ["LOCK"]), stalled_interval=float(os.environ["CHECK"]))
+worker = Worker("q", handler, **options)
+
+
+def plain_worker():
+    return Worker("q", plain, **options)
+
+
+not_a_worker = 7
+'''
+
+
+class WorkerProcess:
+    """`python -m qlab worker jobs:worker`; killed when the test ends."""
+
+    def __init__(self, folder: Path, name: str, *, redis_url: str, prefix: str, spec: str = "jobs:worker",
+                 lock: float = 0.6, check: float = 0.3, concurrency: int = 1) -> None:  # fmt: skip
+        (folder / "jobs.py").write_text(textwrap.dedent(MODULE), encoding="utf-8")
+        self.log = folder / f"{name}.log"
+        settings = {
+            "QLAB_REDIS_URL": redis_url, "QLAB_PREFIX": prefix, "LEDGER": f"{prefix}:ledger", "NAME": name,
+            "LOCK": str(lock), "CHECK": str(check), "CONCURRENCY": str(concurrency),
+        }  # fmt: skip
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "qlab", "worker", spec],
+                cwd=folder, env=os.environ | settings, stdout=log, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+
+    def output(self) -> str:
+        return self.log.read_text()
