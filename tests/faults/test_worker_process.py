@@ -1,4 +1,4 @@
-"""Worker processes that are killed, stopped and blocked: jobs run again, nothing is lost, nobody is fooled."""
+"""Worker processes that are killed, stopped and blocked: jobs run again, nothing is lost."""
 
 import asyncio
 import signal
