@@ -140,5 +140,7 @@ async def _look(connection: Connection, job_id: str, birth: str) -> tuple[str, s
             return state, value
         return (state, reason) if state == "failed" else ("unfinished", "")
     kept = await connection.command("HGET", connection.keys["results"], birth)
+    if kept is None:
+        kept = await connection.command("HGET", connection.keys["results_old"], birth)
     state, _, text = (kept or "gone:").partition(":")
     return state, text

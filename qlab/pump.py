@@ -48,6 +48,7 @@ class Pump:
     ) -> None:
         self._connection, self._worker, self._token, self._lock_ms = connection, worker, token, lock_ms
         self._concurrency = concurrency
+        self._holder = f"{token} {worker}"
         self.inbox: asyncio.Queue[Job] = asyncio.Queue()
         self.held: dict[tuple[str, int], Job] = {}
         """The jobs that this worker holds: not yet settled, by id and claim."""
@@ -152,12 +153,11 @@ class Pump:
                 log.warning("%s", LockLost(job.id, self._worker, job.claim))
 
     def _accept(self, taken: list[Any]) -> None:
-        for job_id, claim, values in taken:
+        for job_id, values in taken:
             stored = dict(zip(_FIELDS, values, strict=True))
-            stored |= {"state": "active", "claim": claim, "worker": self._worker}
-            holder = f"{self._token} {self._worker}"
-            job = Job(JobRecord.from_hash(job_id, stored), self._connection, holder=holder)
-            self.held[job_id, claim] = job
+            stored |= {"state": "active", "worker": self._worker}
+            job = Job(JobRecord.from_hash(job_id, stored), self._connection, holder=self._holder)
+            self.held[job_id, job.claim] = job
             self._running += 1
             self.inbox.put_nowait(job)
 

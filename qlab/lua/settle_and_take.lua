@@ -14,7 +14,7 @@ if last[1] and tonumber(last[1]) >= tonumber(trip) then
   local outcomes, taken = {}, {}
   for word in string.gmatch(last[2], '%S+') do outcomes[#outcomes + 1] = word end
   for id, claim in string.gmatch(last[3], '(%S+) (%d+)') do
-    if holds(id, token, claim) then taken[#taken + 1] = taken_before(id, claim) end
+    if holds(id, token, claim) then taken[#taken + 1] = taken_before(id) end
   end
   return {until_next_due(at), outcomes, taken}
 end
@@ -34,7 +34,7 @@ local due = until_next_due(at)
 if redis.call('LLEN', waiting) > 0 then wake_one() end
 
 local lent = {}
-for n, one in ipairs(taken) do lent[n] = one[1] .. ' ' .. one[2] end
+for n, one in ipairs(taken) do lent[n] = one[1] .. ' ' .. one[2][3] end
 redis.call('HSET', memory, 'trip', trip, 'outcomes', table.concat(outcomes, ' '), 'taken', table.concat(lent, ' '))
 redis.call('PEXPIRE', memory, math.max(60000, 2 * tonumber(lock)))
 return {due, outcomes, taken}

@@ -1,25 +1,28 @@
 -- take: lend up to `want` waiting jobs to a worker, each with a new claim and a lease.
 -- KEYS waiting active
--- FIELDS name data attempts attempts_made stalled_counter backoff keep_completed keep_failed birth added_at
+-- FIELDS name data claim attempts attempts_made stalled_counter backoff keep_completed keep_failed birth added_at
 -- Invariant: a job is in active exactly while its hash has a token; claims of one job only rise.
 
 local function take(want, at, lock, token, worker)
-  local taken = {}
+  local taken, leases = {}, {}
   if want == 0 then return taken end
   for _, id in ipairs(redis.call('LPOP', waiting, want) or {}) do
     local fields = redis.call('HMGET', job .. id, unpack(FIELDS))
     if fields[1] then
-      local claim = redis.call('HINCRBY', job .. id, 'claim', 1)
-      redis.call('HSET', job .. id, 'state', 'active', 'token', token, 'worker', worker, 'processed_at', at)
-      redis.call('ZADD', active, at + lock, id)
-      emit('active', id, at, 'worker', worker, 'claim', claim)
-      taken[#taken + 1] = {id, claim, fields}
+      fields[3] = tostring((tonumber(fields[3]) or 0) + 1)
+      redis.call('HSET', job .. id, 'state', 'active', 'token', token, 'claim', fields[3], 'worker', worker,
+        'processed_at', at)
+      emit('active', id, at, 'worker', worker, 'claim', fields[3])
+      leases[#leases + 1] = at + lock
+      leases[#leases + 1] = id
+      taken[#taken + 1] = {id, fields}
     end
   end
+  if #taken > 0 then redis.call('ZADD', active, unpack(leases)) end
   return taken
 end
 
 -- The job as `take` gave it, for a worker that did not see the reply.
-local function taken_before(id, claim)
-  return {id, tonumber(claim), redis.call('HMGET', job .. id, unpack(FIELDS))}
+local function taken_before(id)
+  return {id, redis.call('HMGET', job .. id, unpack(FIELDS))}
 end
