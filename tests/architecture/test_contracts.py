@@ -46,7 +46,7 @@ def test_files_have_one_job(path):
 
 
 def test_core_can_be_read_in_one_evening():
-    """The queue and its PostgreSQL parts; the start of servers is plumbing that one need not read for them."""
+    """The queue and its PostgreSQL parts; the start of servers is plumbing that one need not read."""
     aside = {"ops", "testing", "classroom", "embedded"}
     core = [path for path in PYTHON_FILES if path.relative_to(ROOT / "qlab").parts[0] not in aside]
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in core) <= 2600
