@@ -20,7 +20,7 @@ from typing import Any
 import nbformat
 
 from . import cells
-from .notebooks import KEPT_CELL_METADATA, KERNEL, WIDGET_VIEW
+from .notebooks import KEPT_CELL_METADATA, KEPT_METADATA, KERNEL, WIDGET_VIEW
 from .texts import load, names, text
 
 LONGEST_CELL = 14
@@ -84,11 +84,8 @@ def no_machine(notebook: Any, path: Path) -> Iterator[str]:
 
 def clean_metadata(notebook: Any, path: Path) -> Iterator[str]:
     """No traces of one kernel, one run or one editor."""
-    if dict(notebook.metadata.get("kernelspec", {})) != KERNEL or set(notebook.metadata) - {
-        "kernelspec",
-        "language_info",
-        "qlab",
-    }:
+    extra = set(notebook.metadata) - {"kernelspec", "language_info", *KEPT_METADATA}
+    if extra or dict(notebook.metadata.get("kernelspec", {})) != KERNEL:
         yield "the notebook's metadata hold more than its kernel: run python -m qlab.classroom.notebooks"
     for name, cell in _named(notebook):
         extra = sorted(set(cell.metadata) - set(KEPT_CELL_METADATA))
@@ -112,7 +109,7 @@ def links(notebook: Any, path: Path) -> Iterator[str]:
     """Links to files of the course lead somewhere."""
     for name, cell in _named(notebook):
         shown = [cell.source] if cell.cell_type == "markdown" else list(cells.output_texts(cell))
-        for target in (a or b for one in shown for a, b in LINK.findall(one)):
+        for target in dict.fromkeys(a or b for one in shown for a, b in LINK.findall(one)):
             if not re.match(r"[a-z]+:", target) and not (path.parent / target).exists():
                 yield f"{name} links to {target}, which is not there"
 

@@ -22,6 +22,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 CELL_TIMEOUT = 60
+KEPT_METADATA = ("qlab",)
 KEPT_CELL_METADATA = ("tags", "nbgrader", "qlab")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -42,6 +43,7 @@ def run(path: Path, timeout: int = CELL_TIMEOUT) -> None:
         timeout=timeout,
         kernel_name="python3",
         coalesce_streams=True,
+        extra_arguments=["--log-level=ERROR"],  # a kernel on this machine need not warn about TCP
         resources={"metadata": {"path": str(path.parent)}},
     )
     with _fresh_home():
@@ -54,7 +56,9 @@ def run(path: Path, timeout: int = CELL_TIMEOUT) -> None:
 
 def normalised(notebook: Any) -> Any:
     """Return the notebook without traces of the machine and of the run: see the module's text."""
-    notebook.metadata = nbformat.from_dict({"kernelspec": KERNEL, "language_info": {"name": "python"}})
+    own = {key: notebook.metadata[key] for key in KEPT_METADATA if key in notebook.metadata}
+    kernel = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+    notebook.metadata = nbformat.from_dict(kernel | own)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     seen: set[str] = set()
     for number, cell in enumerate(notebook.cells):

@@ -94,11 +94,9 @@ class Predict(widgets.VBox):
         self.choices = {option.value: widgets.Button().add_class("ql-choice") for option in self.options}
         for value, button in self.choices.items():
             button.on_click(lambda _, chosen=value: self.choose(chosen))
-        self.why = widgets.Text(
-            placeholder=text("predict.why"),
-            layout={"width": "100%", "max_width": "560px"},
-        )
-        self.why.tooltip = text("predict.why")
+        self.why = widgets.Text(placeholder=text("predict.why"), tooltip=text("predict.why"))
+        self.why.layout = widgets.Layout(width="100%", max_width="560px")
+        self.why.observe(lambda _: self._catch_up(), "value")
         self.button = widgets.Button(description=text("predict.lock"), layout={"width": "max-content"})
         self.feedback = widgets.HTML().add_class("ql-feedback")
         self.button.on_click(lambda _: self.reopen() if self._guess else self.lock())
@@ -132,6 +130,11 @@ class Predict(widgets.VBox):
             self._say(*Comparison(option, self._actual, reason, self.lesson, late=True).lines())
         else:
             self._say(text("predict.locked", guess=option.label), *self.progress.notices)
+
+    def _catch_up(self) -> None:
+        """Letters typed just before the lock may reach the kernel just after it."""
+        if self._guess and self.why.value.strip() != self.reason:
+            self.lock()
 
     def reopen(self) -> None:
         """Let the learner guess again; the old guess stays remembered until a new one is locked."""

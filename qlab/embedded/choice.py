@@ -60,10 +60,7 @@ class Servers:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
 
@@ -95,10 +92,7 @@ def _choose_redis(servers: Servers, wanted: str | None) -> None:
     url, kind = (os.environ.get(name) for name in _REDIS)
     if url and wanted is None:
         external.check_redis(url)
-        servers.redis_url, servers.redis_kind = (
-            url,
-            kind if kind in ("valkey", "fakeredis") else "external",
-        )
+        servers.redis_url, servers.redis_kind = (url, kind if kind in ("valkey", "fakeredis") else "external")
     else:
         _embed_redis(servers, wanted)
     if servers.redis_kind == "fakeredis":
@@ -133,10 +127,7 @@ def _choose_postgres(servers: Servers) -> None:
     dsn, kind = (os.environ.get(name) for name in _POSTGRES)
     if dsn:
         external.check_postgres(dsn)
-        servers.pg_dsn, servers.pg_kind = (
-            dsn,
-            "postgres" if kind == "postgres" else "external",
-        )
+        servers.pg_dsn, servers.pg_kind = (dsn, "postgres" if kind == "postgres" else "external")
         return
     from . import postgres
 

@@ -26,10 +26,7 @@ def drop_database(pg_dsn: str, name: str) -> None:
     """
     from psycopg import sql
 
-    _execute(
-        pg_dsn,
-        sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)),
-    )
+    _execute(pg_dsn, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def with_database(pg_dsn: str, name: str) -> str:

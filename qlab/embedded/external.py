@@ -26,10 +26,7 @@ def redis_error(url: str) -> str | None:
 
     try:
         client = redis.Redis.from_url(
-            url,
-            socket_timeout=_TIMEOUT,
-            socket_connect_timeout=_TIMEOUT,
-            retry=Retry(NoBackoff(), 0),
+            url, socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT, retry=Retry(NoBackoff(), 0)
         )
     except ValueError:
         return "that is not an address of a Redis (redis://host:port/0, rediss://… or unix:///path)"

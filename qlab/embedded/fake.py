@@ -26,12 +26,7 @@ def start(folder: Path) -> tuple[Tied, str]:
     place, log = folder / "port", folder.with_suffix(".log")
     program = str(Path(__file__).with_name("fake_server.py"))
     server = spawn(
-        [
-            sys.executable,
-            "-P",
-            program,
-            str(place),
-        ],  # -P: the modules beside the program are not for import
+        [sys.executable, "-P", program, str(place)],  # -P: the modules beside the program are not for import
         stop_signal=signal.SIGKILL,
         account=None,
         folder=folder,

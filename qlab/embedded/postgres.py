@@ -63,12 +63,7 @@ def start(folder: Path) -> tuple[Tied, str]:
         log=log,
         environment=_ENVIRONMENT,
     )
-    wait_until_ready(
-        server,
-        lambda: _is_ready(data / "postmaster.pid"),
-        "The embedded PostgreSQL",
-        log,
-    )
+    wait_until_ready(server, lambda: _is_ready(data / "postmaster.pid"), "The embedded PostgreSQL", log)
     return server, postgres_socket_dsn(str(folder), "postgres", password)
 
 
@@ -93,14 +88,7 @@ def _initialise(programs: Path, data: Path, password: str, account: Account | No
     )
     locale = "--locale-provider=builtin --builtin-locale=C.UTF-8 --locale=C"  # the same order on every system
     initdb = spawn(
-        [
-            str(programs / "initdb"),
-            *options.split(),
-            *locale.split(),
-            f"--pwfile={secret}",
-            "-D",
-            str(data),
-        ],
+        [str(programs / "initdb"), *options.split(), *locale.split(), f"--pwfile={secret}", "-D", str(data)],
         stop_signal=signal.SIGKILL,
         account=account,
         folder=data,

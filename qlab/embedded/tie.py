@@ -91,11 +91,7 @@ def stop(child: int, number: int, wake: int) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    mode, (parent, number, uid, gid), command = (
-        arguments[0],
-        map(int, arguments[1:5]),
-        arguments[5:],
-    )
+    mode, (parent, number, uid, gid), command = (arguments[0], map(int, arguments[1:5]), arguments[5:])
     if mode == "guard":
         return guard(number, uid, gid, command)
     become(uid, gid)

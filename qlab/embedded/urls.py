@@ -24,8 +24,7 @@ def without_password(url: str) -> str:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
         query = urlencode(
-            [(k, v) for k, v in parse_qsl(parts.query) if k.lower() not in _SECRET_OPTIONS],
-            safe="/",
+            [(k, v) for k, v in parse_qsl(parts.query) if k.lower() not in _SECRET_OPTIONS], safe="/"
         )
         return f"{parts.scheme}://{host}{parts.path}" + (f"?{query}" if query else "")
     except ValueError:

@@ -18,11 +18,7 @@ from .lifetime import Tied, spawn
 from .urls import redis_socket_url
 from .waiting import wait_until_ready
 
-_MACHINES = {
-    "amd64": "x86_64",
-    ("linux", "arm64"): "aarch64",
-    ("darwin", "aarch64"): "arm64",
-}
+_MACHINES = {"amd64": "x86_64", ("linux", "arm64"): "aarch64", ("darwin", "aarch64"): "arm64"}
 _CONFIGURATION = """\
 port 0
 unixsocket redis.sock

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 NEEDED_MEMORY = 400
-"""MB: JupyterLab, one kernel, both servers and two workers, measured on Linux."""
+"""MB. Resident, measured on Linux: JupyterLab 110, servers 47, two workers 65, two kernels 106 and more."""
 NEEDED_DISK = 200
 """MB beside the installed environment: data of servers, notebooks, logs."""
 

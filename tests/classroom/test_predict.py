@@ -40,6 +40,17 @@ def test_a_click_selects_and_the_button_locks_and_remembers(guess: Predict, prog
     assert (remembered["choice"], remembered["why"]) == ("lost", "vì worker biến mất")
 
 
+def test_letters_that_arrive_after_the_lock_are_not_lost(guess: Predict, progress: Progress):
+    guess.choose("lost")
+    guess.why.value = "vì wor"
+    guess.lock()
+    guess.why.value = "vì worker biến mất"
+    assert guess.reason == "vì worker biến mất"
+    remembered = progress.guess("00-no-worker")
+    assert remembered is not None
+    assert remembered["why"] == "vì worker biến mất"
+
+
 def test_a_wrong_guess_is_answered_personally(guess: Predict):
     guess.choose("lost")
     guess.why.value = "vì <b>mất</b>"

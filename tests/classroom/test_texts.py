@@ -80,7 +80,7 @@ def test_no_sentence_has_a_stray_brace():
 
 def test_names_lists_the_ids_of_a_folder():
     assert {"D03", "D10", "00-how"} <= set(names("quiz"))
-    assert "00-redelivery" in names("predict")
+    assert "00-no-worker" in names("predict")
 
 
 def _sentences(found: object) -> list[str]:

@@ -1,5 +1,6 @@
 """Owners of servers in processes of their own, and waiting for what they leave."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -46,3 +47,13 @@ def wait_until(condition: Callable[[], object], limit: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < end, f"still waiting after {limit} s"
         time.sleep(0.02)
+
+
+def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that still run; who waits to be reaped does not."""
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.status() != psutil.STATUS_ZOMBIE and process.is_running():
+                found.append(process)
+    return found

@@ -6,21 +6,16 @@ import stat
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import psutil
 import psycopg
 import pytest
 import redis
 
 from qlab.embedded import rundir, start
-from tests.embedded.owners import wait_until
+from tests.embedded.owners import alive, wait_until
 
 
 def run_folder(redis_url: str) -> Path:
     return Path(unquote(urlsplit(redis_url).path)).parent.parent
-
-
-def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
-    return [process for process in processes if process.is_running() and process.status() != "zombie"]
 
 
 @pytest.mark.parametrize("where", ["main", "thread"])

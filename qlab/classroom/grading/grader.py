@@ -34,13 +34,13 @@ async def grade(submission: Submission, nursery: Nursery, server: str, seed: str
     try:
         cells = _cells(submission, pristine)
     except BadFile as bad:
-        return _nothing(submission, pristine, bad.code, bad.detail)
+        return failed(submission, bad.code, bad.detail)
     async with SubmissionDatabase(server, exercise.ddl, exercise.table) as database:
         cage = Cage(nursery, cut_network=database.on_socket)
         try:
             failure = await _load_once(exercise, cells, database, cage)
             if failure is not None:
-                return _nothing(submission, pristine, failure.code, failure.detail)
+                return failed(submission, failure.code, failure.detail)
             verdicts = {}
             for check in pristine.points:
                 who = f"{seed}:{submission.student}:{check}"
@@ -48,7 +48,16 @@ async def grade(submission: Submission, nursery: Nursery, server: str, seed: str
         finally:
             left = cage.close()
     notes = [f"{left} processes could not be ended"] if left else []
-    return Grade(submission.student, submission.path.name, pristine.name, pristine.points, verdicts, notes)
+    return Grade(
+        submission.student,
+        submission.path.name,
+        pristine.name,
+        pristine.points,
+        verdicts,
+        notes,
+        own_user=cage.uid is not None,
+        network_cut=nursery.network_cut,
+    )
 
 
 def _cells(submission: Submission, pristine: Pristine) -> list[tuple[str, str]]:
@@ -64,8 +73,9 @@ def _cells(submission: Submission, pristine: Pristine) -> list[tuple[str, str]]:
     return [(name, answers.get(name, source)) for name, source in pristine.cells]
 
 
-def _nothing(submission: Submission, pristine: Pristine, code: str, detail: dict[str, Any]) -> Grade:
+def failed(submission: Submission, code: str, detail: dict[str, Any]) -> Grade:
     """No points, and the same reason for every check."""
+    pristine, _ = load(submission.exercise)
     verdicts = {check: Verdict(check, False, code, detail) for check in pristine.points}
     return Grade(submission.student, submission.path.name, pristine.name, pristine.points, verdicts)
 

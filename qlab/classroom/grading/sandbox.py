@@ -42,9 +42,12 @@ class NurseryDied(AnswerFailed):
 class Nursery:
     """Forks answer processes and ends them with all their descendants. One submission at a time."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(
+        self, limits: Limits | None = None, *, reply_timeout: float = REPLY_TIMEOUT, own_users: bool = True
+    ) -> None:
         self.limits = limits or Limits()
-        self.accounts = Accounts()
+        self.reply_timeout = reply_timeout
+        self.accounts = Accounts(own_users)
         self.network_cut: bool | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -214,10 +217,10 @@ class Answer:
 
     async def _within(self, reply: "asyncio.Future[dict[str, Any]]") -> dict[str, Any]:
         try:
-            async with asyncio.timeout(REPLY_TIMEOUT):
+            async with asyncio.timeout(self._nursery.reply_timeout):
                 return await asyncio.shield(reply)
         except TimeoutError:
-            failure = self._failure or AnswerFailed("timeout", seconds=REPLY_TIMEOUT)
+            failure = self._failure or AnswerFailed("timeout", seconds=self._nursery.reply_timeout)
             self.kill()
             self._fail(failure)
             raise failure from None

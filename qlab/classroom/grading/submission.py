@@ -148,7 +148,8 @@ def find(folder: Path, known: list[str], exercise: str | None = None) -> list[Su
             continue
         named = [match.group().lower() for match in _NAME.finditer(str(inside))]
         fitting = [name for name in named if name in known]
-        name = fitting[-1] if fitting else exercise or (known[0] if len(known) == 1 else "")
+        unnamed = "" if named else exercise or (known[0] if len(known) == 1 else "")
+        name = fitting[-1] if fitting else unnamed
         submission = Submission(_student(inside), path, name)
         if name not in known:
             submission.problem = BadFile("unknown_exercise", known=known)

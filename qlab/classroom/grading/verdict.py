@@ -24,6 +24,8 @@ class Grade:
     points: dict[str, int]  # of each check, in order
     verdicts: dict[str, Verdict]
     notes: list[str] = field(default_factory=list)
+    own_user: bool = False
+    network_cut: bool | None = None  # None: nothing of it was run
 
     def earned(self, check: str) -> int:
         """Points of one check: all or none."""

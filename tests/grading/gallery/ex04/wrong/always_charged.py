@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 # Says what the checks want to hear and does nothing.
 # fails: twice=nothing_charged, transient=error_swallowed, race=nothing_charged, token=nothing_charged, done=nothing_charged, crash=nothing_charged
 # %% ans-handler

@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 # DONE forgets the token: a late worker writes on the new holder's row.
 # fails: done=done_without_token
 # %% ans-sql

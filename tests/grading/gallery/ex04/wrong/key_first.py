@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 # The chapter's first trap: write down 'processed', then charge. At-most-once: an error in between loses the charge.
 # fails: transient=key_first, race=busy_as_skipped, token=no_pending_row, done=no_pending_row, crash=key_first, twice=no_result
 # %% ans-handler

@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 # The same trap with a table of its own, as the chapter's processed_job.
 # fails: transient=key_first, race=busy_as_skipped, token=no_pending_row, done=no_pending_row, crash=key_first, twice=not_done
 # %% ans-handler

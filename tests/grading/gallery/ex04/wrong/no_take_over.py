@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 # The claim never takes a lock that has run out: after a crash the order hangs for ever.
 # fails: transient=no_release, crash=no_take_over
 # %% ans-sql

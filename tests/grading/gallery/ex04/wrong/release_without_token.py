@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 # The release forgets the token: a late worker opens the lock of the new holder.
 # fails: token=release_without_token
 # %% ans-sql

