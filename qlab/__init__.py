@@ -11,14 +11,19 @@ Delivery is at least once: a handler may run again, so make it idempotent.
 
 from qlab.errors import (
     BulkAddError,
+    DelayedError,
     JobFailed,
     JobGone,
+    JobStateError,
     LockLost,
     PayloadError,
+    QueueBusy,
+    RateLimitError,
     RedisUnavailable,
     UnrecoverableError,
 )
 from qlab.job import Job, JobRecord
+from qlab.new_job import Deduplicate
 from qlab.queue import Queue
 from qlab.retention import Keep
 from qlab.retry import Backoff
@@ -29,14 +34,19 @@ __version__ = "0.1.0"
 __all__ = [
     "Backoff",
     "BulkAddError",
+    "Deduplicate",
+    "DelayedError",
     "Job",
     "JobFailed",
     "JobGone",
     "JobRecord",
+    "JobStateError",
     "Keep",
     "LockLost",
     "PayloadError",
     "Queue",
+    "QueueBusy",
+    "RateLimitError",
     "RedisUnavailable",
     "UnrecoverableError",
     "Worker",

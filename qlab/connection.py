@@ -102,6 +102,11 @@ class Connection:
         except _LOST as error:
             raise self.unavailable(error) from error
 
+    async def delete_all(self) -> None:
+        """Delete every key of the queue."""
+        async for key in self.client.scan_iter(match=self.keys["*"], count=1000):
+            await self.command("UNLINK", key)
+
     async def check(self) -> None:
         """Make sure that this is a Redis and that the queue in it has our key schema."""
         try:

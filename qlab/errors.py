@@ -21,6 +21,26 @@ class UnrecoverableError(QlabError):
     """Raise it in a handler when another attempt would fail in the same way: the job fails at once."""
 
 
+class RateLimitError(QlabError):
+    """Raise it in a handler after `queue.rate_limit(seconds)`: the job is given back, uncounted."""
+
+
+class DelayedError(QlabError):
+    """Raise it in a handler to go on `delay` seconds later: no attempt is counted."""
+
+    def __init__(self, delay: float) -> None:
+        super().__init__(f"delayed by {delay:g} s")
+        self.delay = delay
+
+
+class JobStateError(QlabError):
+    """The job is in a state in which this cannot be done; nothing was changed."""
+
+
+class QueueBusy(QlabError):
+    """Jobs are active, so the queue cannot be deleted."""
+
+
 class LockLost(QlabError):
     """This worker no longer holds the job: its lease ran out and the job was given to somebody else.
 

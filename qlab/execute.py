@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qlab import payload, retention
-from qlab.errors import LockLost, PayloadError, UnrecoverableError
+from qlab.errors import DelayedError, LockLost, PayloadError, RateLimitError, UnrecoverableError
 from qlab.job import Job
 from qlab.retry import Backoff, milliseconds
 
@@ -64,8 +64,10 @@ async def execute(job: Job, handler: Handler, threads: ThreadPoolExecutor | None
     Being cancelled by the worker gives the job back; every other way to end, also SystemExit or a
     CancelledError of the job's own, is a failure of the job and not of the worker.
     """
+    limit = job.record.timeout
     try:
-        value = await (_in_thread(job, handler, threads) if threads else handler(job))
+        async with asyncio.timeout(limit / 1000 if limit else None) as clock:
+            value = await (_in_thread(job, handler, threads) if threads else handler(job))
         text = payload.encode_result(value)
     except PayloadError as error:
         return _failure(job, error, final=True)
@@ -79,10 +81,21 @@ async def execute(job: Job, handler: Handler, threads: ThreadPoolExecutor | None
         return _failure(job, error)
     except UnrecoverableError as error:
         return _failure(job, error, final=True)
+    except RateLimitError:
+        return put_back(job)
+    except DelayedError as error:
+        delay = str(milliseconds(error.delay, "delay"))
+        return Settlement("delay", job.id, job.claim, job.attempts_made, extra=delay)
+    except TimeoutError as error:
+        return _failure(job, _too_long(limit) if clock.expired() else error)
     except BaseException as error:
         return _failure(job, error)
     keep = job.record.keep_completed or retention.COMPLETED
     return Settlement("completed", job.id, job.claim, job.attempts_made + 1, text, "", keep)
+
+
+def _too_long(limit: int | None) -> TimeoutError:
+    return TimeoutError(f"the attempt took longer than its limit of {(limit or 0) / 1000:g} s")
 
 
 async def _in_thread(job: Job, handler: Handler, threads: ThreadPoolExecutor) -> Any:

@@ -8,12 +8,13 @@ from typing import Any
 
 from qlab import events, payload
 from qlab.connection import Connection
-from qlab.errors import JobGone, LockLost
-from qlab.retry import Seconds, seconds
+from qlab.errors import JobGone, JobStateError, LockLost
+from qlab.retry import Seconds, milliseconds, seconds
 
-STATES = ("waiting", "active", "delayed", "completed", "failed")
+STATES = ("waiting", "prioritized", "active", "delayed", "completed", "failed")
 _NUMBERS = {
     "attempts", "attempts_made", "stalled_counter", "claim", "added_at", "processed_at", "finished_at",
+    "priority", "timeout", "replays",
 }  # fmt: skip
 
 
@@ -33,7 +34,10 @@ class JobRecord:
     attempts_made: int = 0
     stalled_counter: int = 0
     claim: int = 0
+    replays: int = 0
     worker: str | None = None
+    priority: int | None = None
+    timeout: int | None = None
     backoff: str | None = None
     keep_completed: str | None = None
     keep_failed: str | None = None
@@ -163,6 +167,36 @@ class Job:
         limit = None if timeout is None else seconds(timeout, "timeout")
         return await events.wait(self._connection, self.id, self.record.birth, limit)
 
+    async def remove(self) -> None:
+        """Remove the job. Raises JobStateError if it is active, JobGone if it is not there any more."""
+        await self._change("remove")
+
+    async def retry(self) -> None:
+        """Run a failed (or completed) job again: a replay, with all its attempts, ahead of nobody.
+
+        Replay only what you would do again on purpose: see that the cause is gone, that the handler is
+        idempotent and that the data still means something. Two replays at once run it once; the second
+        raises JobStateError, as does a job in another state.
+        """
+        await self._change("retry")
+
+    async def change_delay(self, delay: Seconds) -> None:
+        """Make a delayed job due in `delay` seconds from now. Raises JobStateError if it is not delayed."""
+        await self._change("delay", milliseconds(delay, "delay"))
+
+    async def promote(self) -> None:
+        """Make a delayed job ready to run now. Raises JobStateError if it is not delayed."""
+        await self._change("promote")
+
+    async def _change(self, verb: str, delay: int = 0) -> None:
+        answer = await self._connection.call(
+            "change_job", verb=verb, id=self.id, birth=self.record.birth, delay=delay
+        )
+        if answer == "gone":
+            raise JobGone(self.id)
+        if answer != "ok":
+            raise JobStateError(f"job {self.id} is {answer}: {_VERBS[verb]}")
+
     async def update_progress(self, progress: Any) -> None:
         """Write how far the work is (JSON), from the handler. It does not renew the lease.
 
@@ -183,6 +217,12 @@ class Job:
 
 
 _UNREAD = object()
+_VERBS = {
+    "remove": "a job that a worker holds cannot be removed",
+    "retry": "only a failed or completed job can be run again",
+    "delay": "only a delayed job's time can be changed",
+    "promote": "only a delayed job can be promoted",
+}
 
 
 def _time(ms: int | None) -> datetime | None:

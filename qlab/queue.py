@@ -1,24 +1,21 @@
-"""The producer's side of a queue: add jobs, look at them, count them."""
+"""The producer's side of a queue: add jobs, look at them, count them, and govern the whole queue."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Self
 
-from qlab import payload, retention
+from qlab import payload
 from qlab.connection import Clock, Connection, RedisLike
-from qlab.errors import BulkAddError, PayloadError
+from qlab.errors import BulkAddError, PayloadError, QueueBusy
 from qlab.job import STATES, Job, JobRecord, read_record
 from qlab.keys import check_job_id
+from qlab.new_job import Deduplicate, NewJob
 from qlab.retention import Keep
 from qlab.retry import Backoff, Seconds, milliseconds
 
 BULK = 1000
-"""Jobs added by one script: all of them or none."""
-
-_SETS = {"waiting": "LLEN", "active": "ZCARD", "delayed": "ZCARD", "completed": "ZCARD", "failed": "ZCARD"}
+"""Jobs added or removed by one script: all of them or none."""
 
 
 class Queue:
@@ -71,22 +68,28 @@ class Queue:
         *,
         job_id: str | None = None,
         delay: Seconds = 0,
+        priority: int | None = None,
         attempts: int = 1,
         backoff: Backoff | None = None,
+        timeout: Seconds | None = None,
+        deduplicate: Deduplicate | None = None,
         remove_on_complete: bool | int | Keep | None = None,
         remove_on_fail: bool | int | Keep | None = None,
     ) -> Job:
         """Add one job and return a handle on it.
 
         `data` is strict JSON. `attempts` counts the first run too; `backoff` is the wait between two of
-        them, none if not given. `delay` is the least time before it may start. A `job_id` that is already
-        in the queue adds nothing: the handle's `duplicate` is then True and it shows the job that is there.
-        It is no idempotency key: once that job is removed, the id is free again.
+        them, none if not given; `timeout` the limit of one attempt. `delay` is the least time before it may
+        start. `priority` is 1 (most urgent) to 2,097,152; without one a job comes before all that have one.
+        A `job_id` that is already in the queue adds nothing: the handle's `duplicate` is then True and it
+        shows the job that is there; so it is with `deduplicate`. Neither is an idempotency key: once that
+        job is removed, the id is free again.
 
         Raises PayloadError or ValueError for a bad job, RedisUnavailable at once if Redis is away.
         """
-        new = _NewJob.make(
-            name, data, self._max_data, job_id=job_id, delay=delay, attempts=attempts, backoff=backoff,
+        new = NewJob.make(
+            name, data, self._max_data, job_id=job_id, delay=delay, priority=priority, attempts=attempts,
+            backoff=backoff, timeout=timeout, deduplicate=deduplicate,
             remove_on_complete=remove_on_complete, remove_on_fail=remove_on_fail,
         )  # fmt: skip
         return (await self._add([new]))[0]
@@ -98,15 +101,7 @@ class Queue:
         index (from 0), and nothing is added. Up to 1,000 are added all or none; more go in batches of
         1,000, and if a later batch fails, BulkAddError has the `added_ids`.
         """
-        new = []
-        for index, entry in enumerate(jobs):
-            try:
-                name, data, *options = entry
-                new.append(_NewJob.make(name, data, self._max_data, **(options[0] if options else {})))
-            except PayloadError as error:
-                raise PayloadError(f"job {index} of the bulk (counted from 0): {error}") from None
-            except (ValueError, TypeError) as error:
-                raise type(error)(f"job {index} of the bulk (counted from 0): {error}") from None
+        new = [self._checked(index, entry) for index, entry in enumerate(jobs)]
         added: list[Job] = []
         for start in range(0, len(new), BULK):
             try:
@@ -117,16 +112,24 @@ class Queue:
                 raise BulkAddError([job.id for job in added], len(new), error) from error
         return added
 
-    async def _add(self, new: list[_NewJob]) -> list[Job]:
-        words: list[Any] = []
-        for one in new:
-            words += one.arguments()
+    def _checked(self, index: int, entry: tuple[Any, ...]) -> NewJob:
+        try:
+            name, data, *options = entry
+            return NewJob.make(name, data, self._max_data, **(options[0] if options else {}))
+        except PayloadError as error:
+            raise PayloadError(f"job {index} of the bulk (counted from 0): {error}") from None
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"job {index} of the bulk (counted from 0): {error}") from None
+
+    async def _add(self, new: list[NewJob]) -> list[Job]:
+        words = [word for one in new for word in one.arguments()]
         replies = await self.connection.call("add_jobs", words)
         jobs = []
-        for one, (birth, duplicate) in zip(new, replies, strict=True):
+        for one, (job_id, birth, duplicate) in zip(new, replies, strict=True):
             # An id made here that exists already is our own command, repeated by something in between.
-            if duplicate and one.own_id:
-                record = await read_record(self.connection, one.id) or one.record(birth)
+            if duplicate and (one.own_id or job_id != one.id):
+                record = await read_record(self.connection, job_id)
+                record = record or JobRecord(job_id, one.name, one.data, birth=birth)
                 jobs.append(Job(record, self.connection, duplicate=True))
             else:
                 jobs.append(Job(one.record(birth), self.connection))
@@ -142,75 +145,72 @@ class Queue:
 
         Raises ValueError for a state that does not exist.
         """
-        wanted = states or STATES
-        for state in wanted:
-            if state not in _SETS:
-                raise ValueError(f"unknown job state {state!r}; the states are {', '.join(STATES)}")
-        counts = await self.connection.transaction([(_SETS[state], self.keys[state]) for state in wanted])
+        wanted = [_known(state) for state in states or STATES]
+        counts = await self.connection.transaction([(_size(state), self.keys[state]) for state in wanted])
         return dict(zip(wanted, counts, strict=True))
 
+    async def pause(self) -> None:
+        """Lend no more jobs to any worker, until `resume`. Running jobs go on, adding still works."""
+        await self.connection.call("set_gate", verb="pause", ms=0)
 
-@dataclass(frozen=True, slots=True)
-class _NewJob:
-    """A job that has been checked but not yet added."""
+    async def resume(self) -> None:
+        """End a pause."""
+        await self.connection.call("set_gate", verb="resume", ms=0)
 
-    id: str
-    own_id: bool
-    name: str
-    data: str
-    delay: int
-    options: dict[str, Any]
+    async def is_paused(self) -> bool:
+        """True between `pause` and `resume`."""
+        return bool(await self.connection.command("HEXISTS", self.keys["meta"], "paused"))
 
-    @classmethod
-    def make(
-        cls,
-        name: str,
-        data: Any,
-        max_data: int,
-        *,
-        job_id: str | None = None,
-        delay: Seconds = 0,
-        attempts: int = 1,
-        backoff: Backoff | None = None,
-        remove_on_complete: bool | int | Keep | None = None,
-        remove_on_fail: bool | int | Keep | None = None,
-    ) -> _NewJob:
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"job name must be a string that is not empty, not {name!r}")
-        if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
-            raise ValueError(
-                f"attempts must be a whole number of at least 1 (the first run counts), not {attempts!r}"
+    async def rate_limit(self, duration: Seconds) -> None:
+        """Lend no job to any worker for `duration` seconds, for example after a 429 from an API.
+
+        In a handler, follow it by `raise RateLimitError`, which gives the job back uncounted.
+        """
+        await self.connection.call("set_gate", verb="limit", ms=milliseconds(duration, "duration"))
+
+    async def clean(self, state: str, *, older_than: Seconds = 0, limit: int | None = None) -> list[str]:
+        """Remove jobs of one state, the oldest first, and return their ids.
+
+        `older_than` (seconds since they ended) counts for completed and failed ones only. Raises ValueError
+        for an unknown state and for active jobs, which belong to their workers.
+        """
+        if _known(state) == "active":
+            raise ValueError("active jobs belong to their workers and cannot be cleaned")
+        grace, removed = milliseconds(older_than, "older_than"), list[str]()
+        while limit is None or len(removed) < limit:
+            most = BULK if limit is None else min(BULK, limit - len(removed))
+            ids = await self.connection.call("clean", state=state, grace=grace, limit=most)
+            removed += ids
+            if len(ids) < most:
+                break
+        return removed
+
+    async def drain(self, *, delayed: bool = False) -> int:
+        """Remove the jobs that wait (with `delayed`, those too); return how many. Active ones go on."""
+        states = ["waiting", "prioritized"] + (["delayed"] if delayed else [])
+        return sum([len(await self.clean(state)) for state in states])
+
+    async def obliterate(self) -> None:
+        """Delete the queue and everything in it.
+
+        Pauses it first. Raises QueueBusy, leaving it paused, while jobs are active.
+        """
+        await self.pause()
+        if active := (await self.get_job_counts("active"))["active"]:
+            raise QueueBusy(
+                f"queue {self.name!r} has {active} active jobs; close its workers first (it is paused now)"
             )
-        if backoff is not None and not isinstance(backoff, Backoff):
-            raise ValueError(
-                f"backoff must be made with Backoff.fixed or Backoff.exponential, not {backoff!r}"
-            )
-        options = {
-            "attempts": attempts if attempts != 1 else None,
-            "backoff": backoff.encode() if backoff else None,
-            "keep_completed": retention.encode(remove_on_complete),
-            "keep_failed": retention.encode(remove_on_fail),
-        }
-        return cls(
-            id=secrets.token_hex(8) if job_id is None else check_job_id(job_id),
-            own_id=job_id is not None,
-            name=payload.clean_text(name),
-            data=payload.encode(data, limit=max_data),
-            delay=milliseconds(delay, "delay"),
-            options={key: value for key, value in options.items() if value is not None},
-        )
+        for state in STATES:
+            if state != "active":
+                await self.clean(state)
+        await self.connection.delete_all()
 
-    def arguments(self) -> list[Any]:
-        """As the script add_jobs reads it."""
-        fields = ["name", self.name, "data", self.data]
-        for option in self.options.items():
-            fields += option
-        return [self.id, self.delay, len(fields), *fields]
 
-    def record(self, birth: str) -> JobRecord:
-        """What the job's hash holds right after the add."""
-        state = "delayed" if self.delay else "waiting"
-        added_at = int(birth.partition("-")[0])
-        return JobRecord(
-            self.id, self.name, self.data, state=state, birth=birth, added_at=added_at, **self.options
-        )
+def _known(state: str) -> str:
+    if state not in STATES:
+        raise ValueError(f"unknown job state {state!r}; the states are {', '.join(STATES)}")
+    return state
+
+
+def _size(state: str) -> str:
+    return "LLEN" if state == "waiting" else "ZCARD"

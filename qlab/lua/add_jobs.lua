@@ -1,14 +1,17 @@
 -- add_jobs: add a batch of jobs, all or none.
--- USES postpone enqueue
+-- USES line_up postpone enqueue deduplicate
 -- ARGV now
--- then for each job: id, delay in ms, number of fields and values, and these
--- Returns for each job {birth, 1 if its id was there already}.
+-- then for each job: id, delay in ms, priority or '', deduplication key or '', its ms, number of fields and
+-- values, and these
+-- Returns for each job {id, birth, 1 if it (or one with its deduplication key) was there already}.
 
 local at, replies, i = now_ms(now), {}, 2
 while ARGV[i] do
-  local n = tonumber(ARGV[i + 2])
-  replies[#replies + 1] = {enqueue(ARGV[i], tonumber(ARGV[i + 1]), at, {unpack(ARGV, i + 3, i + 2 + n)})}
-  i = i + 3 + n
+  local id, delay, priority, key, n = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3], tonumber(ARGV[i + 5])
+  local other = key ~= '' and taken_by_another(key, ARGV[i + 4], id)
+  local fields = {unpack(ARGV, i + 6, i + 5 + n)}
+  replies[#replies + 1] = other or enqueue(id, delay, at, priority ~= '' and priority or nil, fields)
+  i = i + 6 + n
 end
-if redis.call('LLEN', waiting) > 0 then wake_one() end
+wake_if_work(at)
 return replies

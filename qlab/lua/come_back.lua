@@ -1,9 +1,8 @@
--- come_back: a job that was taken returns to the head of waiting, ahead of what was added later.
--- KEYS waiting
+-- come_back: a job that was taken returns to the head of its class, ahead of what was added later.
+-- NEEDS line_up
 -- Invariant: the caller has taken it out of active and ended its token.
 
 local function come_back(id, at)
-  redis.call('LPUSH', waiting, id)
-  redis.call('HSET', job .. id, 'state', 'waiting')
+  line_up(id, redis.call('HGET', job .. id, 'priority'), true)
   emit('waiting', id, at)
 end

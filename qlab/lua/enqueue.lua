@@ -1,18 +1,13 @@
--- enqueue: put a new job into waiting, or into delayed.
--- NEEDS postpone
--- KEYS waiting
+-- enqueue: put a new job into waiting, prioritized or delayed.
+-- NEEDS line_up postpone
 -- Invariant: a job's hash and its place in exactly one set appear together; an existing id changes nothing.
--- Returns the job's birth (the id of its `added` event) and 1 if a job with this id exists already, else 0.
+-- Returns the job's id and birth (the id of its `added` event), and 1 if the job exists already, else 0.
 
-local function enqueue(id, delay, at, fields)
+local function enqueue(id, delay, at, priority, fields)
   local born = redis.call('HGET', job .. id, 'birth')
-  if born then return born, 1 end
+  if born then return {id, born, 1} end
   local birth = emit('added', id, at)
-  redis.call('HSET', job .. id, 'state', 'waiting', 'birth', birth, 'added_at', at, unpack(fields))
-  if delay > 0 then
-    postpone(id, delay, at)
-  else
-    redis.call('RPUSH', waiting, id)
-  end
-  return birth, 0
+  redis.call('HSET', job .. id, 'birth', birth, 'added_at', at, unpack(fields))
+  if delay > 0 then postpone(id, delay, at) else line_up(id, priority, false) end
+  return {id, birth, 0}
 end

@@ -1,5 +1,5 @@
 -- Helpers of every script; put in front of it by the loader.
--- KEYS job events wake
+-- KEYS job events wake meta
 
 -- Milliseconds now: the server's clock, or the clock that a test gave.
 local function now_ms(given)

@@ -1,22 +1,28 @@
--- promote: move the delayed jobs that are due to the tail of waiting, at most 1,000 in one call.
--- KEYS waiting delayed
+-- promote: move the delayed jobs that are due to the tail of their class, at most 1,000 in one call.
+-- NEEDS line_up
+-- KEYS delayed
 -- Invariant: no job starts before its time on the server's clock; equal times keep their order.
 
+local function promote_one(member, at)
+  local id = id_of(member)
+  redis.call('ZREM', delayed, member)
+  redis.call('HDEL', job .. id, 'place')
+  line_up(id, redis.call('HGET', job .. id, 'priority'), false)
+  emit('waiting', id, at)
+end
+
 local function promote(at)
-  local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', at, 'LIMIT', 0, 1000)
-  for _, member in ipairs(due) do
-    local id = string.sub(member, string.find(member, ':', 1, true) + 1)
-    redis.call('ZREM', delayed, member)
-    redis.call('RPUSH', waiting, id)
-    redis.call('HSET', job .. id, 'state', 'waiting')
-    redis.call('HDEL', job .. id, 'place')
-    emit('waiting', id, at)
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', delayed, '-inf', at, 'LIMIT', 0, 1000)) do
+    promote_one(member, at)
   end
 end
 
--- Milliseconds until the next delayed job is due, -1 if there is none.
-local function until_next_due(at)
+-- Milliseconds until a worker should look again without being woken: when the next delayed job is due or a
+-- rate limit ends; -1 if there is nothing to wait for.
+local function until_next_look(at)
+  local soonest = shut_for(at)
+  if soonest == 0 then soonest = math.huge end
   local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
-  if not first[2] then return -1 end
-  return math.max(0, tonumber(first[2]) - at)
+  if first[2] then soonest = math.min(soonest, math.max(0, tonumber(first[2]) - at)) end
+  return soonest == math.huge and -1 or soonest
 end

@@ -1,6 +1,6 @@
 -- recover: jobs whose lease has run out go back to the head of waiting, or fail once they stalled too often.
--- USES finish come_back
--- KEYS waiting active failed
+-- USES finish line_up come_back
+-- KEYS active failed
 -- ARGV now max_stalled
 -- Returns for each job {id, 1 if it failed}.
 -- Invariant: one pass, so a job is given out again at the latest one check after its lease ran out; at most
@@ -39,5 +39,5 @@ for _, one in ipairs(expired) do
   found[#found + 1] = {id, too_often and 1 or 0}
 end
 apply_retention(at)
-if redis.call('LLEN', waiting) > 0 then wake_one() end
+wake_if_work(at)
 return found

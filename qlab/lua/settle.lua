@@ -29,7 +29,13 @@ function ends.retry(id, at, attempts, reason, stack, delay, who)
   if tonumber(delay) > 0 then postpone(id, tonumber(delay), at) else come_back(id, at) end
 end
 
--- The worker gives the job back unfinished (it is shutting down): no attempt is counted.
+-- The handler wants to go on later, after `delay` ms: no attempt is counted.
+function ends.delay(id, at, _, _, _, delay)
+  redis.call('HDEL', job .. id, 'token')
+  postpone(id, math.max(1, tonumber(delay)), at)
+end
+
+-- The worker gives the job back unfinished (it is shutting down, or the queue is limited): no attempt is counted.
 ends['put-back'] = function(id, at)
   redis.call('HDEL', job .. id, 'token')
   come_back(id, at)

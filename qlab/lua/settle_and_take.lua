@@ -1,9 +1,9 @@
 -- settle_and_take: the pump's only script. Settle what ended since the last trip, take what there is room for.
--- USES finish postpone come_back settle promote take
+-- USES finish line_up postpone come_back settle promote take
 -- KEYS pump
 -- ARGV now token worker lock trip want count
 -- then for each of `count` settlements: kind, id, claim, attempts made, text, stack, extra (see settle)
--- Returns {ms until the next delayed job or -1, outcomes of the settlements, jobs taken}.
+-- Returns {ms until the worker should look by itself or -1, outcomes of the settlements, jobs taken}.
 -- Invariant: one trip number acts once. A worker that did not see the reply asks again with the same number and
 -- gets the same answer, so a lost reply neither orphans a batch nor settles twice.
 
@@ -16,7 +16,7 @@ if last[1] and tonumber(last[1]) >= tonumber(trip) then
   for id, claim in string.gmatch(last[3], '(%S+) (%d+)') do
     if holds(id, token, claim) then taken[#taken + 1] = taken_before(id) end
   end
-  return {until_next_due(at), outcomes, taken}
+  return {until_next_look(at), outcomes, taken}
 end
 
 local outcomes = {}
@@ -28,10 +28,10 @@ end
 apply_retention(at)
 promote(at)
 local taken = take(tonumber(want), at, tonumber(lock), token, worker)
-local due = until_next_due(at)
+local due = until_next_look(at)
 
 -- What this worker has no room for, another one may take.
-if redis.call('LLEN', waiting) > 0 then wake_one() end
+wake_if_work(at)
 
 local lent = {}
 for n, one in ipairs(taken) do lent[n] = one[1] .. ' ' .. one[2][3] end

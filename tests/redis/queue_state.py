@@ -5,7 +5,14 @@ import time
 
 from qlab.keys import Keys
 
-SETS = {"waiting": "LIST", "delayed": "ZSET", "active": "ZSET", "completed": "ZSET", "failed": "ZSET"}
+SETS = {
+    "waiting": "LIST",
+    "prioritized": "ZSET",
+    "delayed": "ZSET",
+    "active": "ZSET",
+    "completed": "ZSET",
+    "failed": "ZSET",
+}
 
 
 async def members(redis, keys: Keys) -> dict[str, list[str]]:
@@ -30,7 +37,7 @@ async def check_invariants(redis, keys: Keys) -> None:
     for job_id, stored in hashes.items():
         assert places[job_id] == [stored["state"]], job_id
         assert ("token" in stored) == (stored["state"] == "active"), job_id
-        assert ("place" in stored) == (stored["state"] == "delayed"), job_id
+        assert ("place" in stored) == (stored["state"] in ("delayed", "prioritized")), job_id
 
 
 async def until(condition, limit: float = 10.0):

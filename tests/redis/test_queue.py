@@ -28,6 +28,7 @@ async def test_counts_are_by_state_and_all_states_by_default(queue):
     await queue.add("later", delay=60)
     assert await queue.get_job_counts() == {
         "waiting": 1,
+        "prioritized": 0,
         "active": 0,
         "delayed": 1,
         "completed": 0,
@@ -37,7 +38,7 @@ async def test_counts_are_by_state_and_all_states_by_default(queue):
 
 
 async def test_an_unknown_state_is_refused(queue):
-    with pytest.raises(ValueError, match="unknown job state 'running'; the states are waiting, active"):
+    with pytest.raises(ValueError, match="unknown job state 'running'; the states are waiting, prioritized"):
         await queue.get_job_counts("running")
 
 

@@ -1,0 +1,39 @@
+-- change_job: what may be done from outside to a job that no worker holds.
+-- USES line_up postpone promote take_out
+-- ARGV now verb id birth delay
+-- Returns 'ok', or why not: 'gone', 'active', or the state that the verb does not fit.
+-- Invariant: a job is removed, replayed or moved in one step, or not at all; the birth must be the one that the
+-- caller saw, so another job with the same id is left alone.
+
+local at, key = now_ms(now), job .. id
+local fits = {
+  remove = {waiting = 1, prioritized = 1, delayed = 1, completed = 1, failed = 1},
+  retry = {failed = 1, completed = 1},
+  delay = {delayed = 1},
+  promote = {delayed = 1},
+}
+
+local now_is = redis.call('HMGET', key, 'state', 'birth', 'place', 'priority')
+if not now_is[1] or now_is[2] ~= birth then return 'gone' end
+if not fits[verb][now_is[1]] then return now_is[1] end
+
+if verb == 'promote' then
+  promote_one(now_is[3], at)
+else
+  take_out(id)
+end
+if verb == 'remove' then
+  redis.call('DEL', key)
+  emit('removed', id, at)
+elseif verb == 'delay' then
+  postpone(id, tonumber(delay), at)
+elseif verb == 'retry' then
+  -- A replay starts from nothing; what happened before stays readable until the job ends again.
+  redis.call('HINCRBY', key, 'replays', 1)
+  redis.call('HSET', key, 'attempts_made', 0, 'stalled_counter', 0)
+  redis.call('HDEL', key, 'finished_at', 'return_value', 'progress')
+  line_up(id, now_is[4], false)
+  emit('waiting', id, at)
+end
+wake_if_work(at)
+return 'ok'

@@ -1,0 +1,18 @@
+-- set_gate: pause, resume or limit the whole queue.
+-- USES line_up
+-- ARGV now verb ms
+-- Invariant: a paused or limited queue lends nothing; jobs that run go on.
+
+local at = now_ms(now)
+if verb == 'pause' then
+  redis.call('HSET', meta, 'paused', at)
+elseif verb == 'resume' then
+  redis.call('HDEL', meta, 'paused')
+else
+  -- The longest limit holds: a shorter one that comes later does not open the queue early.
+  local until_ms = math.max(at + tonumber(ms), tonumber(redis.call('HGET', meta, 'limited_until')) or 0)
+  redis.call('HSET', meta, 'limited_until', string.format('%d', until_ms))
+  wake_one() -- somebody has to know when it ends
+end
+wake_if_work(at)
+return 'ok'

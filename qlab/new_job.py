@@ -1,0 +1,120 @@
+"""A job as it is given to `add`: checked completely before anything is sent."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from qlab import payload, retention
+from qlab.job import JobRecord
+from qlab.keys import check_job_id
+from qlab.retention import Keep
+from qlab.retry import Backoff, Seconds, milliseconds
+
+MAX_PRIORITY = 2**21
+"""Priorities go from 1 (most urgent) to 2,097,152; a job without a priority comes before all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate:
+    """Add nothing while another add with the same `key` is younger than `ttl` seconds (a debounce)."""
+
+    key: str
+    ttl: Seconds
+
+    def __post_init__(self) -> None:
+        check_job_id(self.key)
+        if milliseconds(self.ttl, "ttl of a deduplication") < 1:
+            raise ValueError("ttl of a deduplication must be more than 0 seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job that has been checked but not yet added."""
+
+    id: str
+    own_id: bool
+    name: str
+    data: str
+    delay: int
+    deduplicate: Deduplicate | None
+    options: dict[str, Any]
+
+    @classmethod
+    def make(
+        cls,
+        name: str,
+        data: Any,
+        max_data: int,
+        *,
+        job_id: str | None = None,
+        delay: Seconds = 0,
+        priority: int | None = None,
+        attempts: int = 1,
+        backoff: Backoff | None = None,
+        timeout: Seconds | None = None,
+        deduplicate: Deduplicate | None = None,
+        remove_on_complete: bool | int | Keep | None = None,
+        remove_on_fail: bool | int | Keep | None = None,
+    ) -> NewJob:
+        """Check everything; see Queue.add. Raises PayloadError, ValueError or TypeError."""
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"job name must be a string that is not empty, not {name!r}")
+        if backoff is not None and not isinstance(backoff, Backoff):
+            raise ValueError(
+                f"backoff must be made with Backoff.fixed or Backoff.exponential, not {backoff!r}"
+            )
+        if deduplicate is not None and not isinstance(deduplicate, Deduplicate):
+            raise ValueError(f"deduplicate must be a Deduplicate(key, ttl), not {deduplicate!r}")
+        options = {
+            "attempts": _within(attempts, "attempts (the first run counts)", 1, 2**31),
+            "priority": None if priority is None else _within(priority, "priority", 1, MAX_PRIORITY),
+            "backoff": backoff.encode() if backoff else None,
+            "timeout": None if timeout is None else _limit(timeout),
+            "keep_completed": retention.encode(remove_on_complete),
+            "keep_failed": retention.encode(remove_on_fail),
+        }
+        if attempts == 1:
+            del options["attempts"]
+        return cls(
+            id=secrets.token_hex(8) if job_id is None else check_job_id(job_id),
+            own_id=job_id is not None,
+            name=payload.clean_text(name),
+            data=payload.encode(data, limit=max_data),
+            delay=milliseconds(delay, "delay"),
+            deduplicate=deduplicate,
+            options={key: value for key, value in options.items() if value is not None},
+        )
+
+    def arguments(self) -> list[Any]:
+        """As the script add_jobs reads it."""
+        fields = ["name", self.name, "data", self.data]
+        for option in self.options.items():
+            fields += option
+        key, ttl = "", 0
+        if self.deduplicate:
+            key, ttl = self.deduplicate.key, milliseconds(self.deduplicate.ttl, "ttl")
+        priority = self.options.get("priority", "")
+        return [self.id, self.delay, priority, key, ttl, len(fields), *fields]
+
+    def record(self, birth: str) -> JobRecord:
+        """What the job's hash holds right after the add."""
+        state = "delayed" if self.delay else "prioritized" if "priority" in self.options else "waiting"
+        added_at = int(birth.partition("-")[0])
+        return JobRecord(
+            self.id, self.name, self.data, state=state, birth=birth, added_at=added_at, **self.options
+        )
+
+
+def _within(value: object, what: str, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{what} must be a whole number from {least} to {most}, not {value!r}")
+    return value
+
+
+def _limit(timeout: Seconds) -> int:
+    limit = milliseconds(timeout, "timeout")
+    if limit < 1:
+        raise ValueError("timeout must be more than 0 seconds")
+    return limit
