@@ -199,7 +199,7 @@ def _still(question: Question, number: int) -> str:
     items, replies = [], []
     for n, (letter, words, why) in enumerate(_answers(question)):
         picture = strip.svg(list(question.choices[n].marks)) if question.kind == "picture" else ""
-        items.append(f"<li>{picture}{'<br>' if picture else ''}{markup.inline(words)}</li>")
+        items.append(f"<p>{picture}{'<br>' if picture else ''}{letter}. {markup.inline(words)}</p>")
         if question.kind != "order":
             verdict = text("quiz.right" if question.choices[n].right else "quiz.wrong")
             replies.append(f"{letter}. {verdict} {markup.inline(why)}")
@@ -210,4 +210,4 @@ def _still(question: Question, number: int) -> str:
             markup.inline(question.why),
         ]
     folded = f"<details><summary>{text('quiz.replies')}</summary>{markup.paragraphs(*replies)}</details>"
-    return f'{_heading(question, number)}<ol type="A">{"".join(items)}</ol>{folded}'
+    return f"{_heading(question, number)}{''.join(items)}{folded}"
