@@ -156,7 +156,7 @@ class Quiz(widgets.VBox):
         lines = [markup.plain(self._heading())]
         for number, question in enumerate(self.questions, 1):
             lines.append(f"{number}. {markup.plain(question.ask)}")
-            lines += [f"   {letter}) {words}" for letter, words, _ in _answers(question)]
+            lines += [f"   {letter}) {markup.plain(words)}" for letter, words, _ in _answers(question)]
         return "\n".join(lines)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
@@ -187,9 +187,9 @@ def _reply(right: bool, why: str) -> str:
 def _answers(question: Question) -> list[tuple[str, str, str]]:
     """Letter, words and reply of each answer; the steps of an order question have no reply of their own."""
     if question.kind == "order":
-        return [(LETTERS[n], markup.plain(says), "") for n, (_, says) in enumerate(question.steps)]
+        return [(LETTERS[n], says, "") for n, (_, says) in enumerate(question.steps)]
     return [
-        (LETTERS[n], markup.plain(c.says) or strip.words(list(c.marks)), c.why)
+        (LETTERS[n], c.says or strip.words(list(c.marks)), c.why)
         for n, c in enumerate(question.choices)
     ]
 
