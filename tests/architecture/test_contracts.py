@@ -22,7 +22,7 @@ def test_import_contracts_hold():
 
 
 def test_contracts_name_every_part_of_the_library():
-    """A new module must be named in each contract that is meant for it; import-linter checks only the layers."""
+    """A new module must be named in each contract meant for it; import-linter checks only the layers."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     sources = {
         contract["name"]: set(contract.get("source_modules", ())) for contract in settings["contracts"]
