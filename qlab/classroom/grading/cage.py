@@ -40,7 +40,7 @@ class Cage:
         }
         try:
             reply = self.nursery.ask(request, (theirs.fileno(), writing))
-        except NurseryDied:
+        except BaseException:
             ours.close()
             os.close(reading)
             raise

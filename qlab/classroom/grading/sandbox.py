@@ -24,6 +24,10 @@ class AnswerFailed(Exception):
         self.detail = detail
 
 
+class GraderSetupError(RuntimeError):
+    """The grader itself cannot work here; one sentence says why and what to do. Nobody gets a grade."""
+
+
 class NurseryDied(AnswerFailed):
     """The process that starts answers was killed: without root an answer can do that."""
 
@@ -47,7 +51,8 @@ class Nursery:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+            modules = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+            environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "PYTHONPATH": modules}
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "qlab.classroom.grading.nursery", str(theirs.fileno())],
                 env=environment,
@@ -57,11 +62,22 @@ class Nursery:
             )
         ours.settimeout(_START)
         self._control = ours
-        self._read()
+        try:
+            self._read()
+        except OSError:
+            self.stop()
+            raise GraderSetupError(
+                "the process that starts answers does not run: its own message is above; "
+                "check that this Python has all packages of requirements.txt"
+            ) from None
 
     def ask(self, request: dict[str, Any], descriptors: tuple[int, ...] = ()) -> dict[str, Any]:
         """One request, one reply. Raises NurseryDied."""
-        if self._process is None or self._process.poll() is not None:
+        if self._process is not None and self._process.poll() is not None:
+            self.stop()
+            if request["op"] == "status":
+                raise NurseryDied  # it ended together with the answer that is asked about
+        if self._process is None:
             self._start()
         assert self._control is not None
         try:
