@@ -22,8 +22,8 @@ def draw(layout: Layout, title: str, sentences: Iterable[str], *, axis: str) -> 
     width, height = f"{layout.width:.0f}", f"{below:.0f}"
     opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" font-family="system-ui, \'DejaVu Sans\', sans-serif" font-size="12" role="img" '
-        f'aria-labelledby="t{mark} d{mark}">'
+        f'height="{height}" style="max-width:100%;height:auto" role="img" aria-labelledby="t{mark} d{mark}" '
+        'font-family="system-ui, \'DejaVu Sans\', sans-serif" font-size="12">'
     )
     words = f'<title id="t{mark}">{escape(title)}</title><desc id="d{mark}">{escape(told)}</desc>'
     head = (
