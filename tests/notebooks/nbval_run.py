@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -29,6 +30,11 @@ class Result:
     def passed(self) -> bool:
         """Whether every cell was executed and compared equal."""
         return self.status == 0
+
+    @property
+    def seconds(self) -> float:
+        """How long the cells took, the start of the kernel included, by the inner pytest's own last line."""
+        return float(re.findall(r" in ([\d.]+)s", self.said)[-1])
 
     @property
     def failed(self) -> bool:
