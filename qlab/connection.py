@@ -20,7 +20,7 @@ from qlab.keys import SCHEMA_VERSION, Keys
 RedisLike = str | redis.asyncio.Redis | None
 Clock = Callable[[], float]
 
-SOCKET_TIMEOUT = 6.0
+SOCKET_TIMEOUT = 4.5
 CONNECT_TIMEOUT = 3.0
 _LOST = (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)
 

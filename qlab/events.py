@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qlab.connection import Connection
 
 log = logging.getLogger("qlab.events")
-BLOCK_MS = 4000
+BLOCK_MS = 3000
 LOOK_AGAIN = 5.0
 """Seconds after which a waiter looks at its job without having heard of it: the stream may have been cut."""
 
