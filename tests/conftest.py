@@ -51,7 +51,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def _use_own_database(number: int) -> None:
-    if os.environ["QLAB_REDIS_KIND"] != "external":
+    if os.environ.get("QLAB_REDIS_KIND", "external") != "external":
         os.environ["QLAB_REDIS_URL"] = with_redis_database(os.environ["QLAB_REDIS_URL"], number)
 
 

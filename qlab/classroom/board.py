@@ -80,12 +80,10 @@ class Board:
         return "\n".join([*lines, *self.progress.notices])
 
     def _repr_html_(self) -> str:
-        rows = "".join(_row(item) for item in self.items)
-        heads = ("board.column_state", "board.column_item", "board.column_lesson")
-        head = "".join(f'<th scope="col" style="text-align:left">{text(key)}</th>' for key in heads)
+        heads = [text("board.column_state"), text("board.column_item"), text("board.column_lesson")]
         notices = markup.paragraphs(*map(markup.inline, self.progress.notices))
         caption = f"<p><strong>{text('board.title')}</strong> · {self.summary()}</p>"
-        return f"{caption}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notices}"
+        return caption + markup.table(heads, [_row(item) for item in self.items]) + notices
 
 
 class LessonMap:
@@ -122,15 +120,8 @@ def _state(facts: dict[str, dict[str, object]], there: bool) -> str:
     return next((kind for kind in ("run", "quiz") if kind in facts), "open" if there else "absent")
 
 
-def _row(item: Item) -> str:
-    state = f"{text(f'board.signs.{item.state}')}&nbsp;{text(f'board.{item.state}')}"
-    name = f"{item.lesson.number} · {item.lesson.title}"
-    lesson = (
-        f'<a href="{item.lesson.file}">{markup.inline(name)}</a>' if item.lesson.file else markup.inline(name)
-    )
-    cells = (state, f"<strong>{item.id}</strong> {markup.inline(item.says)}", lesson)
-    return (
-        "<tr>"
-        + "".join(f"<td style='text-align:left;vertical-align:top'>{cell}</td>" for cell in cells)
-        + "</tr>"
-    )
+def _row(item: Item) -> list[str]:
+    state = f"{text(f'board.signs.{item.state}')} {text(f'board.{item.state}')}"
+    name = markup.inline(f"{item.lesson.number} · {item.lesson.title}")
+    lesson = f'<a href="{item.lesson.file}">{name}</a>' if item.lesson.file else name
+    return [state, f"<strong>{item.id}</strong> {markup.inline(item.says)}", lesson]

@@ -67,22 +67,15 @@ class Checkup:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        columns = ["state", "name", "detail"] + (["fix"] if self.failed else [])
-        head = "".join(f"<th scope='col' style='text-align:left'>{text(_column(c))}</th>" for c in columns)
-        rows = "".join(self._row(check, len(columns)) for check in self.checks)
-        summary = f"<p><strong>{self.summary()}</strong></p>"
-        return f"{summary}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-
-    def _row(self, check: Check, columns: int) -> str:
-        state = text("checkup.ok" if check.ok else "checkup.failed")
-        cells = [state, _name(check), _detail(check), check.fix][:columns]
-        return (
-            "<tr>" + "".join(f"<td style='text-align:left'>{markup.inline(c)}</td>" for c in cells) + "</tr>"
-        )
+        columns = ["column_state", "column_name", "column_detail"] + (["column_fix"] if self.failed else [])
+        heads = [text(f"checkup.{column}") for column in columns]
+        rows = [_row(check)[: len(columns)] for check in self.checks]
+        return f"<p><strong>{self.summary()}</strong></p>{markup.table(heads, rows)}"
 
 
-def _column(name: str) -> str:
-    return f"checkup.column_{name}"
+def _row(check: Check) -> list[str]:
+    state = text("checkup.ok" if check.ok else "checkup.failed")
+    return [state, _name(check), markup.inline(_detail(check)), markup.inline(check.fix)]
 
 
 def _name(check: Check) -> str:

@@ -62,7 +62,7 @@ class Lab:
         report_charges(self.provider)
         self._watcher = Watcher()
         self._stack = AsyncExitStack()
-        self._doors: dict[str, str] = {}
+        self._doors: dict[str, tuple[Door, str]] = {}
         self._recording: Recording | None = None
         self._before: dict[str, str | None] = {}
         self._database: str | None = None
@@ -141,7 +141,8 @@ class Lab:
             raise LabError(text("lab.lane_name", lane=lane))
         if lane in self.workers and self.workers[lane].alive:
             raise LabError(text("lab.lane_taken", lane=lane))
-        own = worker_environment(self.folder, PROVIDER_URL=await self._door(lane), **environment)
+        _, url = await self._door(lane)
+        own = worker_environment(self.folder, PROVIDER_URL=url, **environment)
         worker = await WorkerProcess.start(
             lane, ["worker", target], self.folder, own, self._watcher, self._report
         )
@@ -161,11 +162,21 @@ class Lab:
             worker.end_now()
             raise error
 
-    async def _door(self, lane: str) -> str:
+    async def hold_answers(self, lane: str) -> None:
+        """From now on the provider takes this worker's money but keeps it waiting for the answer."""
+        door, _ = await self._door(lane)
+        door.answering.clear()
+
+    async def release_answers(self, lane: str) -> None:
+        """Let the provider answer this worker, at once and from now on."""
+        door, _ = await self._door(lane)
+        door.answering.set()
+
+    async def _door(self, lane: str) -> tuple[Door, str]:
         if lane not in self._doors:
             door = Door(self.provider, lane, self._report, text("lab.effect"))
             serving = PaymentProvider.serve(door)  # type: ignore[arg-type]
-            self._doors[lane] = await self._stack.enter_async_context(serving)
+            self._doors[lane] = door, await self._stack.enter_async_context(serving)
         return self._doors[lane]
 
     @asynccontextmanager

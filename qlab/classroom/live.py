@@ -55,10 +55,7 @@ async def shown(recording: Recording) -> AsyncIterator[None]:
 
 
 async def _draw(recording: Recording, view: object) -> None:
-    drawn = -1
     while True:
-        events = recording.events
-        if events and len(events) != drawn:
-            drawn = len(events)
-            view.value = live_svg(events, text("lab.live"))  # type: ignore[attr-defined]
+        if events := recording.events:
+            view.value = live_svg(events, text("lab.live"), recording.elapsed)  # type: ignore[attr-defined]
         await asyncio.sleep(FRAME)

@@ -58,3 +58,14 @@ def paragraphs(*lines: str) -> str:
 def card(inner: str) -> str:
     """Return a frame for a static page; inline style only, because hosts strip style sheets."""
     return f'<div style="{CARD}">{inner}</div>'
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    """Return an HTML table of cells that are HTML already; the first column (a state) never wraps."""
+    cell = "text-align:left;vertical-align:top"
+    head = "".join(f'<th scope="col" style="{cell}">{name}</th>' for name in heads)
+    lines = []
+    for first, *others in rows:
+        start = f'<td style="{cell};white-space:nowrap">{first}</td>'
+        lines.append(f"<tr>{start}{''.join(f'<td style={cell!r}>{other}</td>' for other in others)}</tr>")
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextvars import ContextVar
 from typing import Any
@@ -17,11 +18,15 @@ class Door:
 
     def __init__(self, provider: PaymentProvider, lane: str, report: Report, note: str) -> None:
         self._provider, self._lane, self._report, self._note = provider, lane, report, note
+        self.answering = asyncio.Event()
+        self.answering.set()
 
     async def charge(self, order: str, amount: int, key: str | None = None) -> Charge:
-        """Pass the request on; money that really moves on the way is reported under this worker's name."""
+        """Pass the request on; money that moves is reported under this worker's name, then it is answered."""
         _asking.set(self)
-        return await self._provider.charge(order, amount, key)
+        charge = await self._provider.charge(order, amount, key)
+        await self.answering.wait()
+        return charge
 
     def moved(self) -> None:
         """Money moved at this worker's request."""

@@ -156,7 +156,7 @@ class Quiz(widgets.VBox):
         lines = [markup.plain(self._heading())]
         for number, question in enumerate(self.questions, 1):
             lines.append(f"{number}. {markup.plain(question.ask)}")
-            lines += [f"   {letter}) {words}" for letter, words, _ in _answers(question)]
+            lines += [f"   {letter}) {markup.plain(words)}" for letter, words, _ in _answers(question)]
         return "\n".join(lines)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
@@ -187,9 +187,9 @@ def _reply(right: bool, why: str) -> str:
 def _answers(question: Question) -> list[tuple[str, str, str]]:
     """Letter, words and reply of each answer; the steps of an order question have no reply of their own."""
     if question.kind == "order":
-        return [(LETTERS[n], markup.plain(says), "") for n, (_, says) in enumerate(question.steps)]
+        return [(LETTERS[n], says, "") for n, (_, says) in enumerate(question.steps)]
     return [
-        (LETTERS[n], markup.plain(c.says) or strip.words(list(c.marks)), c.why)
+        (LETTERS[n], c.says or strip.words(list(c.marks)), c.why)
         for n, c in enumerate(question.choices)
     ]
 
@@ -199,7 +199,7 @@ def _still(question: Question, number: int) -> str:
     items, replies = [], []
     for n, (letter, words, why) in enumerate(_answers(question)):
         picture = strip.svg(list(question.choices[n].marks)) if question.kind == "picture" else ""
-        items.append(f"<li>{picture}{'<br>' if picture else ''}{markup.inline(words)}</li>")
+        items.append(f"<p>{picture}{'<br>' if picture else ''}{letter}. {markup.inline(words)}</p>")
         if question.kind != "order":
             verdict = text("quiz.right" if question.choices[n].right else "quiz.wrong")
             replies.append(f"{letter}. {verdict} {markup.inline(why)}")
@@ -210,4 +210,4 @@ def _still(question: Question, number: int) -> str:
             markup.inline(question.why),
         ]
     folded = f"<details><summary>{text('quiz.replies')}</summary>{markup.paragraphs(*replies)}</details>"
-    return f'{_heading(question, number)}<ol type="A">{"".join(items)}</ol>{folded}'
+    return f"{_heading(question, number)}{''.join(items)}{folded}"

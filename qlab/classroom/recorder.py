@@ -131,6 +131,11 @@ class Recording:
     # --- what a lesson asks -------------------------------------------------------------------------------
 
     @property
+    def elapsed(self) -> float:
+        """Seconds since the recording began."""
+        return time.time() + self._ahead - self._start
+
+    @property
     def events(self) -> list[Event]:
         """Everything seen so far, in order."""
         return in_order(self._events)
@@ -149,6 +154,10 @@ class Recording:
             "refused": self.count("lock-lost"),
             "stalled": self.count("stalled"),
         }
+
+    def tally(self, *names: str) -> dict[str, int]:
+        """Some of the ``counts``, in the order asked for."""
+        return {name: self.counts[name] for name in names}
 
     def at(self, kind: str, lane: str | None = None, nth: int = 1) -> float:
         """Seconds from the start of the recording to the nth such event.  LabError when there was none."""

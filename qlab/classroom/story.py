@@ -108,16 +108,31 @@ def in_order(events: Iterable[Event]) -> list[Event]:
 
 
 def with_renewals_grouped(events: Sequence[Event]) -> list[Event]:
-    """Keep the first renewal of each lease: their number is up to the clock, their existence is not."""
-    seen: set[tuple[int, int]] = set()
-    out = []
+    """Keep one renewal for each lease that had any, right before what ends the lease or silences its owner.
+
+    How many renewals there were, and between which other events, is up to the clock; that there were some is
+    not, and the same run has to give the same picture.
+    """
+    out: list[Event] = []
+    renewed: dict[tuple[str, int, int], Event] = {}
     for event in events:
         if event.kind == "renewed":
-            if (event.job, event.claim) in seen:
-                continue
-            seen.add((event.job, event.claim))
+            renewed[event.lane, event.job, event.claim] = event
+            continue
+        for key in list(renewed):
+            if _closes(event, *key):
+                out.append(renewed.pop(key))
         out.append(event)
-    return out
+    return out + list(renewed.values())
+
+
+def _closes(event: Event, lane: str, job: int, claim: int) -> bool:
+    if event.kind in ("died", "paused"):
+        return event.lane == lane
+    return event.kind in ("completed", "failed", "retried", "expired") and (event.job, event.claim) == (
+        job,
+        claim,
+    )
 
 
 def fold(events: Iterable[Event]) -> Story:

@@ -40,16 +40,16 @@ class Timeline:
         return draw(layout, self.title, self.sentences, axis=text("timeline.axis_order"))
 
     def live_svg(self) -> str:
-        """The picture with measured times on its axis, for the view that is redrawn while a run goes on."""
-        return live_svg(self.events, self.title)
+        """The picture with measured times on its axis, as the view that is redrawn while a run goes on."""
+        return live_svg(self.events, self.title, max((event.at for event in self.events), default=0.0))
 
     def text(self) -> str:
         """The text equivalent as a numbered list."""
         return "\n".join(f"{number}. {sentence}" for number, sentence in enumerate(self.sentences, 1))
 
     def markdown(self) -> str:
-        """The text equivalent with its heading, to be shown below the picture."""
-        return f"**{text('timeline.steps')}**\n\n{self.text()}"
+        """The text equivalent, folded under its heading, to be shown below the picture."""
+        return f"<details><summary>{text('timeline.steps')}</summary>\n\n{self.text()}\n\n</details>"
 
     def __repr__(self) -> str:
         return f"Timeline({self.title})"
@@ -59,7 +59,6 @@ class Timeline:
         notebook.show(markdown=self.markdown())
 
 
-def live_svg(events: Sequence[Event], title: str) -> str:
-    """Draw events with the time as axis; see :meth:`Timeline.live_svg`."""
-    ordered = in_order(events)
-    return draw(lay_out(ordered, times=True), title, (), axis=text("timeline.axis_time"))
+def live_svg(events: Sequence[Event], title: str, now: float) -> str:
+    """Draw events with the time as axis, up to ``now`` seconds; see :meth:`Timeline.live_svg`."""
+    return draw(lay_out(in_order(events), now=now), title, (), axis=text("timeline.axis_time"))

@@ -1,7 +1,7 @@
 """Where everything in a timeline goes: columns, lanes, tracks and labels.  Plain numbers, no SVG.
 
 The horizontal axis is the order of events: each event has a column, and columns are as far apart as the
-labels need, so that no two texts on one line touch, however many events there are.  With ``times=True`` (the
+labels need, so that no two texts on one line touch, however many events there are.  With ``now=seconds`` (the
 live view) the axis is the time instead and labels that do not fit are left out.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from qlab.classroom.story import BROKER, Attempt, Event, Lease, Story, fold, with_renewals_grouped
-from qlab.classroom.timeline_text import label, word
+from qlab.classroom.timeline_text import label, text_width, word
 
 LEFT, TOP, GAP = 96.0, 58.0, 8.0
 ROW, BAR, LEASE = 18.0, 26.0, 10.0  # heights: a line of labels, an attempt, a lease
 STEP, MARGIN = 40.0, 24.0
-LIVE_WIDTH = 860.0
+LIVE_WIDTH, LIVE_SPAN = 860.0, 4.0  # the live view shows at least these seconds
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Layout:
     """A story with a place for everything in it."""
 
     story: Story
-    times: bool = False
+    now: float | None = None  # seconds; None means that the axis is the order of events
     width: float = 0.0
     height: float = 0.0
     xs: list[float] = field(default_factory=list)
@@ -74,45 +74,31 @@ class Layout:
     attempt_track: dict[int, int] = field(default_factory=dict)
     lease_track: dict[int, int] = field(default_factory=dict)
 
-    @property
-    def end(self) -> float:
-        """Where bars that are still open end."""
-        return self.width - MARGIN
-
     def x(self, index: int | None) -> float:
         """The column of an event; None stands for "not over yet"."""
-        return self.end if index is None else self.xs[index]
+        if index is not None:
+            return self.xs[index]
+        return self.width - MARGIN if self.now is None else self.time(self.now)
+
+    def time(self, at: float) -> float:
+        """Where a time in seconds lies on the axis of the live view."""
+        room = LIVE_WIDTH - LEFT - 5 * MARGIN
+        return LEFT + MARGIN + room * max(at, 0.0) / max(self.now or 0.0, LIVE_SPAN)
 
 
-def text_width(text: str, size: float = 12.0) -> float:
-    """A careful guess (DejaVu Sans, the widest of the usual fonts) of the width of a text in pixels."""
-    units = 0.0
-    for char in text:
-        units += (
-            0.38
-            if char in " .,:;'|·iíìỉĩịjlt()"
-            else 0.88
-            if char in "mwMW→✗✓"
-            else 0.74
-            if char.isupper()
-            else 0.64
-        )
-    return units * size
-
-
-def lay_out(events: Sequence[Event], *, times: bool = False) -> Layout:
-    """Place a run: by order of events, or by time when ``times`` is true."""
-    story = fold(events if times else with_renewals_grouped(events))
-    layout = Layout(story, times)
+def lay_out(events: Sequence[Event], *, now: float | None = None) -> Layout:
+    """Place a run: by order of events, or by time up to ``now`` seconds."""
+    layout = Layout(fold(with_renewals_grouped(events) if now is None else events), now)
+    story = layout.story
     layout.attempt_track = _tracks([(a.start, a.end, a.lane) for a in story.attempts])
     layout.lease_track = _tracks([(lease.start, lease.end, BROKER) for lease in story.leases])
     _place_lanes(layout)
     wishes = [_wishes(layout, index, event) for index, event in enumerate(story.events)]
-    if times:
-        _columns_by_time(layout)
-    else:
+    if now is None:
         _columns_by_order(layout, wishes)
-    _place_labels(layout, wishes, drop=times)
+    else:
+        layout.width, layout.xs = LIVE_WIDTH, [layout.time(event.at) for event in story.events]
+    _place_labels(layout, wishes, drop=now is not None)
     return layout
 
 
@@ -176,7 +162,7 @@ def _wishes(layout: Layout, index: int, event: Event) -> list[Wish]:
         case "paused":
             silent = [_starts((BROKER, f"lease{t}"), word("silent"), 4) for t in _silenced(layout, index)]
             return [_middle(away, text, strong=True), *silent]
-        case "expired" if not _heard_of(layout, index):
+        case "expired" if not _explained(layout, index):
             text = word("silent_to_the_end")
             row = (BROKER, f"lease{_lease_track(layout, index, event)}")
             return [Wish(row, text, text_width(text), 4 - text_width(text))]
@@ -237,13 +223,18 @@ def stalled_track(layout: Layout, event: Event) -> int:
     return layout.lease_track[before[-1]] if before else 0
 
 
-def _heard_of(layout: Layout, index: int) -> bool:
-    """Whether the picture already says why the lease that ends here was not renewed."""
-    return any(lease.end == index and lease.silent is not None for lease in layout.story.leases)
+def _explained(layout: Layout, index: int) -> bool:
+    """Whether a death or a pause in the picture already says why the lease that ends here was silent."""
+    events = layout.story.events
+    for lease in layout.story.leases:
+        if lease.end == index and lease.silent is not None:
+            return events[lease.silent].kind != "renewed"
+    return False
 
 
 def _silenced(layout: Layout, index: int) -> list[int]:
-    return [layout.lease_track[n] for n, lease in enumerate(layout.story.leases) if lease.silent == index]
+    leases = enumerate(layout.story.leases)
+    return [layout.lease_track[number] for number, lease in leases if lease.silent == index]
 
 
 def _columns_by_order(layout: Layout, wishes: list[list[Wish]]) -> None:
@@ -257,14 +248,6 @@ def _columns_by_order(layout: Layout, wishes: list[list[Wish]]) -> None:
             edges[wish.row] = x + wish.offset + wish.width
         layout.xs.append(x)
     layout.width = max([x + STEP, LEFT + 420, *edges.values()]) + MARGIN
-
-
-def _columns_by_time(layout: Layout) -> None:
-    events = layout.story.events
-    span = max([event.at for event in events], default=0.0) or 1.0
-    room = LIVE_WIDTH - LEFT - 5 * MARGIN
-    layout.width = LIVE_WIDTH
-    layout.xs = [LEFT + MARGIN + room * max(event.at, 0.0) / span for event in events]
 
 
 def _baseline(layout: Layout, row: tuple[str, str]) -> float:

@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterator
 from html import escape
 
 from qlab.classroom.texts import text
-from qlab.classroom.timeline_layout import LEASE, LEFT, Layout, text_width
+from qlab.classroom.timeline_layout import LEASE, LEFT, Layout
 from qlab.classroom.timeline_symbols import WORKERS, bar, coin, cross, cut, styles, triangle
+from qlab.classroom.timeline_text import text_width
 
 
 def legend(layout: Layout, used: Collection[str], mark: str) -> tuple[str, float]:
     """The legend as SVG, and where the picture ends below it.  ``used`` are the kinds of events drawn."""
-    x, y, out = LEFT, layout.height + (18 if layout.times else 8), ""
+    x, y, out = LEFT, layout.height + (8 if layout.now is None else 18), ""
     for name, sample in _samples(layout, used, mark):
         words = text(f"timeline.legend.{name}")
         width = 30 + text_width(words) + 14

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from html import escape
 
 from qlab.classroom.story import BROKER, Attempt, Lease
-from qlab.classroom.timeline_layout import BAR, LEASE, LEFT, MARGIN, Layout, lane_of, stalled_track
+from qlab.classroom.timeline_layout import BAR, LEASE, LEFT, LIVE_SPAN, Layout, lane_of, stalled_track
 from qlab.classroom.timeline_legend import legend
 from qlab.classroom.timeline_symbols import DARK, WORKERS, bar, coin, cross, cut, defs, styles, triangle
 from qlab.classroom.timeline_text import lane_name
@@ -47,7 +47,7 @@ def _parts(layout: Layout, mark: str) -> Iterable[str]:
         if symbol := _SYMBOLS.get(event.kind):
             yield symbol(layout, index, mark)
     yield from (_label(layout, number) for number in range(len(layout.labels)))
-    if layout.times:
+    if layout.now is not None:
         yield _scale(layout)
 
 
@@ -82,6 +82,8 @@ def _lease(layout: Layout, lease: Lease, mark: str) -> str:
     alive = end
     if lease.how == "expired" or (lease.end is None and lease.silent is not None):
         alive = (start + end) / 2 if lease.silent is None else layout.x(lease.silent)
+        if lease.silent in lease.renewals and layout.now is None:
+            alive += 18  # past the ticks that stand for all its renewals
     out = bar(start, alive, y, LEASE, look["solid"], round_=5)
     return out + (bar(alive, end, y, LEASE, look["silent"], round_=5) if alive < end else "")
 
@@ -103,7 +105,7 @@ def _gone_until(layout: Layout, attempt: Attempt) -> float:
     for lease in layout.story.leases:
         if (lease.job, lease.claim) == (attempt.job, attempt.claim):
             return layout.x(lease.end)
-    return layout.end
+    return layout.x(None)
 
 
 def _bar_middle(layout: Layout, index: int) -> float:
@@ -171,7 +173,9 @@ def _renewed(layout: Layout, index: int, mark: str) -> str:
     paint, x = colour(layout, layout.story.events[index].lane), layout.x(index)
     lease = next((lease for lease in layout.story.leases if index in lease.renewals), None)
     y = lane_of(layout, lease) if lease else layout.lanes[BROKER].first
-    offsets = (0,) if layout.times else (-12, 0, 12)  # by order, one event stands for all renewals of a lease
+    offsets = (
+        (-12, 0, 12) if layout.now is None else (0,)
+    )  # by order, one event stands for all renewals of a lease
     ticks = "".join(f"M{x + dx:.1f} {y - 14:.1f}v12" for dx in offsets)
     return f'<path class="qt-line" d="{ticks}" style="stroke:{paint};stroke-width:3"/>'
 
@@ -196,11 +200,10 @@ _SYMBOLS: dict[str, Callable[[Layout, int, str], str]] = {
 
 def _scale(layout: Layout) -> str:
     """Seconds below the lanes, for the live view."""
-    span = max((event.at for event in layout.story.events), default=0.0)
-    room = layout.width - LEFT - 5 * MARGIN
+    span = max(layout.now or 0.0, LIVE_SPAN)
     marks = ""
     for second in range(0, int(span) + 1, max(1, round(span / 10))):
-        x = LEFT + MARGIN + room * second / (span or 1.0)
+        x = layout.time(second)
         marks += _line(x, layout.height - 6, x, layout.height - 1)
         place = f'x="{x:.1f}" y="{layout.height + 10:.1f}" text-anchor="middle"'
         marks += f'<text class="qt-mute" {place}>{second} s</text>'

@@ -50,3 +50,19 @@ def _variant(event: Event) -> str:
 def _filled(key: str, event: Event, jobs: int) -> str:
     job = job_name(event.job, jobs)
     return text(key, lane=event.lane, job=job, claim=event.claim, note=event.note)
+
+
+def text_width(text: str, size: float = 12.0) -> float:
+    """A careful guess (DejaVu Sans, the widest of the usual fonts) of the width of a text in pixels."""
+    units = 0.0
+    for char in text:
+        units += (
+            0.38
+            if char in " .,:;'|·iíìỉĩịjlt()"
+            else 0.88
+            if char in "mwMW→✗✓"
+            else 0.74
+            if char.isupper()
+            else 0.64
+        )
+    return units * size

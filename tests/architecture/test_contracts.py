@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,21 @@ def test_import_contracts_hold():
     )
     assert done.returncode == 0, done.stdout
     assert " 0 broken" in done.stdout
+
+
+def test_contracts_name_every_part_of_the_library():
+    """A new module must be named in each contract meant for it; import-linter checks only the layers."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    sources = {
+        contract["name"]: set(contract.get("source_modules", ())) for contract in settings["contracts"]
+    }
+    modules = {
+        path for path in (ROOT / "qlab").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    parts = {f"qlab.{path.stem}" for path in modules if not path.stem.startswith("__")}
+    assert sources["Only the classroom knows Jupyter and pictures"] == parts - {"qlab.classroom"}
+    beside = {"qlab.classroom", "qlab.embedded", "qlab.ops", "qlab.postgres", "qlab.testing"}
+    assert sources["The queue needs redis and the standard library only"] == parts - beside
 
 
 def imported_by(statement: str) -> set[str]:

@@ -22,22 +22,35 @@ RIGHT = notebook()
 HANDLER = next("".join(c["source"]) for c in RIGHT["cells"] if c["id"] == "ans-handler")
 EMPTY = "async def handle_charge(pool, provider, job, lock_seconds=75):\n"
 
+EXIT_IN_SECOND = "import os\ncalls = []\n" + HANDLER.replace(
+    "    order, amount", "    calls.append(1)\n    if len(calls) > 1: os._exit(0)\n    order, amount", 1
+)
+FORGED = """
+import json, os
+lines = [{"event": "loaded", "defined": True}, *({"id": n, "value": "charged"} for n in range(30))]
+for fd in range(3, 64):
+    try: os.write(fd, "".join(json.dumps(line) + "\\n" for line in lines).encode())
+    except OSError: pass
+"""
+NONSENSE = """
+import os
+for fd in range(3, 64):
+    try: os.write(fd, b"\\xff{]\\n")
+    except OSError: pass
+"""
+
 # attack: (source of the handler's cell, the mistakes that may be named, points)
+IDLE = {"nothing_charged", "error_swallowed", "wrong_answer"}  # what is said of an answer that does nothing
 ATTACKS: dict[str, tuple[str, set[str], int]] = {
     "exit 0 at import": ("import os\nos._exit(0)", {"died"}, 0),
     "sys.exit at import": ("import sys\nsys.exit(0)", {"load_error"}, 0),
     "exit 0 in the handler": (EMPTY + "    import os; os._exit(0)", {"died"}, 0),
-    "sys.exit in the handler": (EMPTY + "    raise SystemExit(0)", {"exception", "nothing_charged"}, 0),
-    "exit 0 in the second call of a right answer": (
-        HANDLER.replace("    order, amount", "    calls.append(1); len(calls) > 1 and os._exit(0)\n    order, amount", 1)
-        + "\nimport os\ncalls = []",
-        {"died"},
-        4,  # the checks that need one call in a process keep their marks: twice, done, crash
-    ),
-    "exit 0 at exit": ("import atexit, os\natexit.register(os._exit, 0)\n" + EMPTY + "    return", {"nothing_charged"}, 0),
+    "sys.exit in the handler": (EMPTY + "    raise SystemExit(0)", {"exception"}, 0),
+    "exit 0 in the second call of a right answer": (EXIT_IN_SECOND, {"died"}, 4),  # 1 + 1 + 2
+    "exit 0 at exit": ("import atexit, os\natexit.register(os._exit, 0)\n" + EMPTY + "    return", IDLE, 0),
     "SystemExit in a thread": (
         "import sys, threading\nthreading.Thread(target=sys.exit).start()\n" + EMPTY + "    return 'charged'",
-        {"nothing_charged", "error_swallowed"},
+        IDLE,
         0,
     ),
     "pytest.exit": ("import pytest\npytest.exit('all passed', 0)", {"load_error"}, 0),
@@ -61,30 +74,23 @@ ATTACKS: dict[str, tuple[str, set[str], int]] = {
     "daemons": (
         "import os, time\nfor _ in range(20):\n    if os.fork() == 0:\n        os.setsid()\n"
         "        os.fork()\n        time.sleep(600)\n" + EMPTY + "    return 'charged'",
-        {"nothing_charged", "error_swallowed"},
+        {"load_error", *IDLE},
         0,
     ),
-    "forged verdicts": (
-        "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'{\"event\": \"loaded\", \"defined\": true}\\n'"
-        " + b''.join(b'{\"id\": %d, \"value\": \"charged\"}\\n' % n for n in range(30)))\n    except OSError: pass\n"
-        + EMPTY
-        + "    return 'charged'",
-        {"protocol", "nothing_charged"},
-        0,
-    ),
-    "nonsense on the channel": ("import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'\\xff{]\\n')\n    except OSError: pass", {"protocol"}, 0),
-    "forged summary": ("print('6 passed in 0.01s')\n" + EMPTY + "    print('PASSED')", {"nothing_charged"}, 0),
+    "forged verdicts": (FORGED + EMPTY + "    return 'charged'", {"protocol", *IDLE}, 0),
+    "nonsense on the channel": (NONSENSE, {"protocol"}, 0),
+    "forged summary": ("print('6 passed in 0.01s')\n" + EMPTY + "    print('PASSED')", IDLE, 0),
     "result files": (
         "import pathlib\nfor p in ('results.json', 'gradebook.csv', 'conftest.py', 'sitecustomize.py'):\n"
         "    pathlib.Path(p).write_text('{}')\n" + EMPTY + "    return 'charged'",
-        {"nothing_charged", "error_swallowed"},
+        IDLE,
         0,
     ),
     "equal to everything": (
         "class Yes(str):\n    def __eq__(self, other): return True\n    __hash__ = None\n"
         + EMPTY
         + "    return Yes('charged')",
-        {"nothing_charged", "error_swallowed"},
+        IDLE,
         0,
     ),
     "syntax error": ("async def handle_charge(", {"load_error"}, 0),

@@ -40,7 +40,7 @@ def nbval(path: Path, home: Path, *options: str) -> Result:
     """Compare a fresh run of ``path`` with what is stored; ``home`` holds all that the run may remember."""
     command = [sys.executable, "-m", "pytest", "-q", "-c", str(HERE / "nbval.ini"), f"--rootdir={ROOT}"]
     command += [*(options or ["--nbval"]), "--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT}"]
-    command += [f"--nbval-sanitize-with={HERE / 'sanitize.cfg'}", "--tb=short", str(path)]
+    command += [f"--nbval-sanitize-with={HERE / 'sanitize.cfg'}", "--tb=short", "--color=no", str(path)]
     done = subprocess.run(
         command, cwd=ROOT, env=environment(home), capture_output=True, text=True, timeout=LIMIT, check=False
     )

@@ -3,7 +3,12 @@
 import time
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+from qlab.classroom.checks import check
+from qlab.classroom.notebooks import KERNEL
 
 from .nbval_run import EXERCISES, LESSONS, SOLUTIONS, nbval
 
@@ -40,12 +45,19 @@ def test_an_untouched_exercise_fails_the_check_that_learners_run(path: Path, tmp
     assert "failed" in result.said
 
 
-def test_nbval_sees_a_changed_output(tmp_path: Path):
-    """The comparison itself works here: a wrong stored number must fail."""
-    wrong = tmp_path / "wrong.ipynb"
-    stored = LESSONS[0].read_text(encoding="utf-8")
-    assert "'failed': []" in stored
-    wrong.write_text(stored.replace("'failed': []", "'failed': ['python']"), encoding="utf-8")
-    result = nbval(wrong, tmp_path / "home")
-    assert result.failed, result.said
-    assert "1 failed" in result.said
+def _store(path: Path, printed: str, count: int | None) -> Path:
+    output = new_output("stream", name="stdout", text=printed)
+    cell = new_code_cell("print(1 + 1)", execution_count=count, outputs=[output] if count else [])
+    nbformat.write(new_notebook(cells=[cell], metadata={"kernelspec": KERNEL}), path)
+    return path
+
+
+def test_nbval_sees_a_wrong_output_but_not_a_cleared_cell_which_our_own_check_refuses(tmp_path: Path):
+    right = _store(tmp_path / "right.ipynb", "2\n", 1)
+    wrong = _store(tmp_path / "wrong.ipynb", "3\n", 1)
+    cleared = _store(tmp_path / "cleared.ipynb", "", None)
+    assert nbval(right, tmp_path).passed
+    assert nbval(wrong, tmp_path).failed
+    assert nbval(cleared, tmp_path).passed
+    assert check(right) == []
+    assert "without having been run" in "".join(check(cleared))

@@ -57,7 +57,7 @@ async def test_cancelled_effect_releases(pool: Pool) -> None:
     provider = PaymentProvider(delay=600)
     task = asyncio.create_task(charge(pool, provider, "o", seconds=3600))
     async with asyncio.timeout(10):
-        while provider.calls == 0:  # noqa: ASYNC110
+        while provider.calls == 0:
             await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -84,7 +84,7 @@ async def test_a_held_request_does_not_keep_the_server_from_ending() -> None:
     async with provider.serve() as url, ProviderClient(url) as client:
         held = asyncio.create_task(client.charge("o-1", 100, key="k"))
         async with asyncio.timeout(5):
-            while provider.calls == 0:  # noqa: ASYNC110
+            while provider.calls == 0:
                 await asyncio.sleep(0.005)
     with pytest.raises(ProviderError, match="50"):
         await held

@@ -12,6 +12,7 @@ import psycopg
 from psycopg import AsyncConnection, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from qlab.classroom.grading.sandbox import GraderSetupError
 from qlab.embedded import create_database, drop_database
 
 _ROLE = "CREATE ROLE {} LOGIN PASSWORD {} CONNECTION LIMIT 40"
@@ -28,10 +29,6 @@ WHERE relation = %(table)s::regclass AND usename = %(role)s AND granted AND mode
 _WAITING = """
 SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE usename = %s AND NOT granted
 """
-
-
-class GraderSetupError(RuntimeError):
-    """The grader itself cannot work here; one sentence says why and what to do."""
 
 
 class SubmissionDatabase:

@@ -41,9 +41,14 @@ class ChargeScene(Scene):
                 return word
         if "ProviderError" in error["classes"]:
             return str(error["text"].split(" ")[0])
-        if "NotImplementedError" in error["classes"]:
-            raise Broken("unanswered", where=error["where"])
+        for name, code in (("NotImplementedError", "unanswered"), ("MemoryError", "memory")):
+            if name in error["classes"]:
+                raise Broken(code, where=error["where"])
         return "error"
+
+    def never_called(self) -> Broken:
+        """The provider got no request: because of an error of the answer, or for no reason."""
+        return Broken("exception" if self.last_error else "nothing_charged", error=self.last_error, calls=0)
 
     async def row(self) -> dict[str, Any] | None:
         """The row of this check's order, or the only row there is."""
@@ -60,7 +65,7 @@ class ChargeScene(Scene):
     async def must_be_claimed(self, states: list[str]) -> None:
         """Raise Broken unless others saw a committed PENDING row when the provider was called."""
         if not self.provider.calls:
-            raise Broken("nothing_charged", calls=0)
+            raise self.never_called()
         if states != ["claimed"]:
             code = "uncommitted" if "uncommitted" in states else "no_pending_row"
             raise Broken(code, rows=await self.shown())
@@ -103,6 +108,8 @@ class ChargeScene(Scene):
 def expect(scene: ChargeScene, answer: str, wanted: str, **mistakes: str) -> None:
     """Raise Broken unless the handler answered as wanted; `mistakes` name the wrong answers."""
     if answer != wanted:
+        if answer == "error" and not scene.provider.calls:
+            raise scene.never_called()
         code = mistakes.get(answer, "exception" if answer == "error" else "wrong_answer")
         raise Broken(
             code, answer=answer, expected=wanted, error=scene.last_error, charges=len(scene.charges())
@@ -153,24 +160,24 @@ async def race(scene: ChargeScene) -> None:
         await go.wait()
 
     scene.provider.on_request = hold
+    jobs = [scene.job_id() for _ in range(WORKERS)]
     async with scene.writes_held():
-        jobs = [scene.job_id() for _ in range(WORKERS)]
-        calls = [asyncio.create_task(scene.handle(answers[n % 2], job)) for n, job in enumerate(jobs)]
-        await scene.until(lambda: scene.database.waiting(), at_least=WORKERS, patience=PATIENCE)
-    early, _ = await wait_for_all_but_the_holder(calls)
+        calls = [scene.task(scene.handle(answers[n % 2], job)) for n, job in enumerate(jobs)]
+        await scene.until(scene.database.waiting, at_least=WORKERS, patience=PATIENCE)
+    early = await all_but_the_holder(calls)
     go.set()
-    results = await asyncio.gather(*calls)
+    results = [await call for call in calls]
     judge_race(scene, results, early, states, jobs)
     await scene.finished()
 
 
-async def wait_for_all_but_the_holder(calls: "list[asyncio.Task[str]]") -> tuple[list[str], int]:
-    """The answers that came while the first charge was held at the provider, and how many are still out."""
+async def all_but_the_holder(calls: "list[asyncio.Task[str]]") -> list[str]:
+    """The answers that came while the first charge was held at the provider."""
     end = asyncio.get_running_loop().time() + PATIENCE
     pending: set[asyncio.Task[str]] = set(calls)
     while len(pending) > 1 and (left := end - asyncio.get_running_loop().time()) > 0:
         _, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-    return [task.result() for task in calls if task.done()], len(pending)
+    return [task.result() for task in calls if task.done()]
 
 
 def judge_race(
@@ -187,6 +194,8 @@ def judge_race(
         raise Broken("charge_first" if state == "none" else "check_then_act", **seen)
     if "skipped" in early:
         raise Broken("busy_as_skipped", **seen)
+    if not scene.provider.calls:
+        raise scene.never_called()
     if not scene.charges():
         raise Broken("nothing_charged", **seen)
     if state == "none":
@@ -253,9 +262,9 @@ async def crash(scene: ChargeScene) -> None:
         answer.kill()
 
     scene.provider.on_reply = kill
-    await scene.gone(scene.handle(answer, job))
+    await scene.gone(scene.handle(answer, job), expected=lambda: bool(states))
     if not scene.charges():
-        raise Broken("nothing_charged")
+        raise scene.never_called()
     await expire(scene.database.conn)
     second = await scene.handle(await scene.spawn(), job)
     if len(scene.charges()) > 1:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from qlab.classroom.exercises import ROOT, known
+from qlab.classroom.grading.cage import Cage
 from qlab.classroom.grading.database import SubmissionDatabase
-from qlab.classroom.grading.sandbox import AnswerFailed, Cage, Nursery
+from qlab.classroom.grading.sandbox import AnswerFailed, Nursery
 from qlab.classroom.grading.scene import Exercise, Scene
 from qlab.classroom.grading.submission import BadFile, Pristine, Submission, read_answers, read_pristine
 from qlab.classroom.grading.verdict import Broken, Grade, Verdict
@@ -38,26 +39,28 @@ async def grade(submission: Submission, nursery: Nursery, server: str, seed: str
     async with SubmissionDatabase(server, exercise.ddl, exercise.table) as database:
         cage = Cage(nursery, cut_network=database.on_socket)
         try:
-            failure = await _load_once(exercise, cells, database, cage)
-            if failure is not None:
-                return failed(submission, failure.code, failure.detail)
-            verdicts = {}
-            for check in pristine.points:
-                who = f"{seed}:{submission.student}:{check}"
-                verdicts[check] = await _one(check, exercise.scene(exercise, cells, database, cage, who))
+            result = await _all(submission, cells, database, cage, seed)
         finally:
             left = cage.close()
-    notes = [f"{left} processes could not be ended"] if left else []
-    return Grade(
-        submission.student,
-        submission.path.name,
-        pristine.name,
-        pristine.points,
-        verdicts,
-        notes,
-        own_user=cage.uid is not None,
-        network_cut=nursery.network_cut,
-    )
+    result.own_user, result.network_cut = cage.uid is not None, nursery.network_cut
+    if left:
+        result.notes.append(f"{left} processes could not be ended")
+    return result
+
+
+async def _all(
+    submission: Submission, cells: list[tuple[str, str]], database: SubmissionDatabase, cage: Cage, seed: str
+) -> Grade:
+    """Load the answer, then run check after check."""
+    pristine, exercise = load(submission.exercise)
+    failure = await _load_once(exercise, cells, database, cage)
+    if failure is not None:
+        return failed(submission, failure.code, failure.detail)
+    verdicts = {}
+    for check in pristine.points:
+        who = f"{seed}:{submission.student}:{check}"
+        verdicts[check] = await _one(check, exercise.scene(exercise, cells, database, cage, who))
+    return Grade(submission.student, submission.path.name, pristine.name, pristine.points, verdicts)
 
 
 def _cells(submission: Submission, pristine: Pristine) -> list[tuple[str, str]]:

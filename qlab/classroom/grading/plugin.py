@@ -160,18 +160,21 @@ class Grading:
 
     def grade(self, submission: "Submission") -> "Grade":
         """Grade one submission; an error of the grader itself becomes its row, not the end of the batch."""
+        from qlab.classroom.grading.accounts import NoAccount
         from qlab.classroom.grading.grader import failed, grade
-        from qlab.classroom.grading.sandbox import Nursery
+        from qlab.classroom.grading.sandbox import GraderSetupError, Nursery
 
-        if self._nursery is None:
-            self._nursery = Nursery()
         server = self._server()
         try:
+            self._nursery = self._nursery or Nursery()
             return asyncio.run(
                 grade(submission, self._nursery, server, self.config.getoption("--submissions-seed"))
             )
+        except (GraderSetupError, NoAccount) as error:
+            pytest.exit(f"grading stopped: {error}", returncode=4)
         except Exception as error:
-            self._nursery.stop()
+            if self._nursery is not None:
+                self._nursery.stop()
             return failed(submission, "grader_error", {"error": f"{type(error).__name__}: {error}"})
 
     def _server(self) -> str:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qlab.classroom.grading.answer import Answer
+from qlab.classroom.grading.cage import Cage
 from qlab.classroom.grading.database import SubmissionDatabase
-from qlab.classroom.grading.sandbox import Answer, AnswerFailed, Cage
+from qlab.classroom.grading.sandbox import AnswerFailed
 from qlab.testing import PaymentProvider
 
 
@@ -44,6 +46,7 @@ class Scene:
         self.last_error: str | None = None
         self._exercise, self._cells, self._cage = exercise, cells, cage
         self._answers: list[Answer] = []
+        self._tasks: list[asyncio.Task[str]] = []
         self._random = random.Random(seed)
         self.order = f"{self._random.choice('ABCDEFGH')}{self._random.randrange(10**5, 10**6)}"
         self.amount = self._random.randrange(10_000, 900_000)
@@ -67,13 +70,19 @@ class Scene:
         await answer.loaded()
         return answer
 
-    async def gone(self, call: Awaitable[Any]) -> None:
-        """Wait for a call whose process is being killed on purpose."""
+    async def gone(self, call: Awaitable[Any], *, expected: Callable[[], bool]) -> None:
+        """Wait for a call whose process is killed on purpose; `expected` tells that we did it."""
         try:
             await call
         except AnswerFailed as failure:
-            if failure.code != "died":
+            if failure.code != "died" or not expected():
                 raise
+
+    def task(self, call: Coroutine[Any, Any, str]) -> "asyncio.Task[str]":
+        """Start a call beside others. It ends with the scene at the latest."""
+        task = asyncio.create_task(call)
+        self._tasks.append(task)
+        return task
 
     @asynccontextmanager
     async def writes_held(self) -> AsyncIterator[None]:
@@ -105,7 +114,10 @@ class Scene:
         await self._exercise.checks[check](self)
 
     async def close(self) -> None:
-        """End the answer's processes."""
+        """End the calls that still run, and the answer's processes."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for answer in self._answers:
             await answer.close()
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from qlab.classroom import exercises
+
 MAX_FILE = 20 << 20  # bytes
 MAX_ANSWER = 100_000  # characters of one answer cell
 _NAME = re.compile(r"ex\d\d", re.IGNORECASE)
-_EXERCISE_PART = re.compile(r"[_\-. ]*ex\d\d(_[a-z]+)*[_\-. ]*", re.IGNORECASE)
 
 
 class BadFile(Exception):
@@ -161,4 +162,6 @@ def _student(inside: Path) -> str:
     """Who handed it in: the first folder, or the file's name without the exercise's."""
     if len(inside.parts) > 1:
         return inside.parts[0]
-    return _EXERCISE_PART.sub(" ", inside.stem).strip() or inside.stem
+    stems = sorted((path.stem for path in exercises.known().values()), reverse=True)
+    names = "|".join([*map(re.escape, stems), r"ex\d\d"])  # the long names first
+    return re.sub(rf"[_\-. ]*({names})[_\-. ]*", " ", inside.stem, flags=re.IGNORECASE).strip() or inside.stem

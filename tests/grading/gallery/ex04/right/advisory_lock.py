@@ -1,4 +1,3 @@
-# ruff: noqa: F821, E402
 # Another right style: a short transaction under an advisory lock, the token made in Python.
 # %% ans-sql
 CLAIM = RELEASE = DONE = None  # this answer needs more than one statement for some steps

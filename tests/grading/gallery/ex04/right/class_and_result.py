@@ -1,4 +1,3 @@
-# ruff: noqa: F821
 # A right answer built on a class, that returns constants and keeps the whole charge.
 # %% ans-handler
 class Guard:

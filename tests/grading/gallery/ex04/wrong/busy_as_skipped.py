@@ -1,4 +1,3 @@
-# ruff: noqa: F821
 # A held key is reported as done: if its holder fails, nobody charges.
 # fails: race=busy_as_skipped, token=busy_as_skipped
 # %% ans-handler

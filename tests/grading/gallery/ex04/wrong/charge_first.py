@@ -1,4 +1,3 @@
-# ruff: noqa: F821
 # Charge, then write down that it is done: nobody is kept from charging meanwhile.
 # fails: race=charge_first, token=no_pending_row, done=no_pending_row, crash=no_pending_row
 # %% ans-handler

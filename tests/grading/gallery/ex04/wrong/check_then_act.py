@@ -1,4 +1,3 @@
-# ruff: noqa: F821
 # Look first, write afterwards: between the two statements another worker looks as well.
 # fails: race=check_then_act
 # %% ans-handler

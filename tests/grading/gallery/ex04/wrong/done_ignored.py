@@ -1,4 +1,3 @@
-# ruff: noqa: F821
 # DONE that touched no row is taken for success: if the new holder dies, nobody finishes the order.
 # fails: done=done_ignored
 # %% ans-handler

@@ -1,4 +1,3 @@
-# ruff: noqa: F821
 # The provider's error is logged and swallowed: the queue takes the job for done.
 # fails: transient=error_swallowed, token=error_swallowed
 # %% ans-handler

@@ -1,4 +1,3 @@
-# ruff: noqa: F821
 # The provider gets another key at each try: as good as none.
 # fails: crash=random_key
 # %% ans-handler

@@ -1,4 +1,3 @@
-# ruff: noqa: F821
 # The key is the job's id: added again, the same order has another id.
 # fails: twice=job_id_key, race=job_id_key, transient=wrong_key, crash=wrong_key
 # %% ans-handler

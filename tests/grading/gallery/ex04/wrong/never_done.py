@@ -1,4 +1,3 @@
-# ruff: noqa: F821
 # DONE is never written: each redelivery works again.
 # fails: twice=not_done, transient=not_done, race=not_done, done=done_ignored, crash=not_done
 # %% ans-handler

@@ -1,4 +1,3 @@
-# ruff: noqa: F821
 # The provider gets no key: a crash between charge and DONE is a second charge.
 # fails: crash=no_provider_key
 # %% ans-handler

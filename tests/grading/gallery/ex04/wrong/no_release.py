@@ -1,4 +1,3 @@
-# ruff: noqa: F821
 # No release on error: each retry runs into the handler's own lock until the job is failed.
 # fails: transient=no_release
 # %% ans-handler

@@ -1,4 +1,3 @@
-# ruff: noqa: F821
 # A new key for every call: nothing is ever recognised.
 # fails: twice=random_key, race=random_key, transient=random_key, token=steals_live_lock, crash=random_key
 # %% ans-handler

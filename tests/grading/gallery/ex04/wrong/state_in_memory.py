@@ -1,4 +1,3 @@
-# ruff: noqa: F821
 # What was done is remembered in the process: another process knows nothing of it.
 # fails: twice=state_in_memory, transient=not_done, race=charge_first, token=no_pending_row, done=no_pending_row, crash=no_pending_row
 # %% ans-handler

@@ -1,4 +1,3 @@
-# ruff: noqa: F821
 # Claim, charge and DONE in one transaction: nobody sees the claim, all wait on it.
 # fails: race=uncommitted, token=uncommitted, done=uncommitted, crash=uncommitted
 # %% ans-handler
