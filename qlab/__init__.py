@@ -25,8 +25,10 @@ from qlab.errors import (
 from qlab.job import Job, JobRecord
 from qlab.new_job import Deduplicate
 from qlab.queue import Queue
+from qlab.queue_events import Event, QueueEvents
 from qlab.retention import Keep
 from qlab.retry import Backoff
+from qlab.sync import SyncQueue
 from qlab.worker import Worker
 
 __version__ = "0.1.0"
@@ -36,6 +38,7 @@ __all__ = [
     "BulkAddError",
     "Deduplicate",
     "DelayedError",
+    "Event",
     "Job",
     "JobFailed",
     "JobGone",
@@ -46,8 +49,10 @@ __all__ = [
     "PayloadError",
     "Queue",
     "QueueBusy",
+    "QueueEvents",
     "RateLimitError",
     "RedisUnavailable",
+    "SyncQueue",
     "UnrecoverableError",
     "Worker",
 ]

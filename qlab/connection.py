@@ -20,9 +20,9 @@ from qlab.keys import SCHEMA_VERSION, Keys
 RedisLike = str | redis.asyncio.Redis | None
 Clock = Callable[[], float]
 
-SOCKET_TIMEOUT = 6.0
+SOCKET_TIMEOUT = 4.5
 CONNECT_TIMEOUT = 3.0
-_LOST = (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)
+LOST = (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)
 
 
 def redis_url(given: str | None = None) -> str:
@@ -68,7 +68,7 @@ class Connection:
 
     def now(self) -> str:
         """The time for a script: empty means that the script asks the server."""
-        return "" if self._clock is None else str(int(self._clock() * 1000))
+        return "" if self._clock is None else str(round(self._clock() * 1000))
 
     async def call(
         self, name: str, rest: list[Any] | None = None, *, on: redis.asyncio.Redis | None = None, **fixed: Any
@@ -78,7 +78,7 @@ class Connection:
             await self.check()
         try:
             return await scripts.call(on or self.client, self.keys, name, rest, now=self.now(), **fixed)
-        except _LOST as error:
+        except LOST as error:
             raise self.unavailable(error) from error
 
     async def command(self, *words: Any, on: redis.asyncio.Redis | None = None) -> Any:
@@ -87,7 +87,7 @@ class Connection:
             await self.check()
         try:
             return await (on or self.client).execute_command(*words)  # type: ignore[no-untyped-call]
-        except _LOST as error:
+        except LOST as error:
             raise self.unavailable(error) from error
 
     async def transaction(self, commands: list[tuple[str, str]]) -> list[Any]:
@@ -99,7 +99,7 @@ class Connection:
                 for words in commands:
                     pipe.execute_command(*words)
                 return list(await pipe.execute())
-        except _LOST as error:
+        except LOST as error:
             raise self.unavailable(error) from error
 
     async def delete_all(self) -> None:
@@ -113,7 +113,7 @@ class Connection:
             meta = self.keys["meta"]
             await self.client.hsetnx(meta, "schema", SCHEMA_VERSION)
             found = str(await self.client.hget(meta, "schema"))
-        except _LOST as error:
+        except LOST as error:
             raise self.unavailable(error) from error
         except ResponseError as error:
             raise RedisUnavailable(f"Redis at {self.address} refused a command: {error}") from error

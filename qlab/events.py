@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qlab.connection import Connection
 
 log = logging.getLogger("qlab.events")
-BLOCK_MS = 4000
+BLOCK_MS = 3000
 LOOK_AGAIN = 5.0
 """Seconds after which a waiter looks at its job without having heard of it: the stream may have been cut."""
 
@@ -42,7 +42,7 @@ class Listener:
         self._waiters[job_id].add(heard)
         if self._task is None or self._task.done():
             self._client = self._client or self._connection.open_client(single=True)
-            position = await self._position()
+            position = await last_position(self._connection)
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._read(position), name="qlab-events")
         return heard
@@ -60,28 +60,35 @@ class Listener:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _position(self) -> str:
-        last = await self._connection.command(
-            "XREVRANGE", self._connection.keys["events"], "+", "-", "COUNT", 1
-        )
-        return last[0][0] if last else "0-0"
-
     async def _read(self, position: str) -> None:
-        stream = self._connection.keys["events"]
         while True:
             try:
-                reply = await self._connection.command(
-                    "XREAD", "COUNT", 1000, "BLOCK", BLOCK_MS, "STREAMS", stream, position, on=self._client
-                )
+                entries = await read(self._connection, self._client, position)
             except RedisUnavailable as error:
                 log.warning("waiting for events: %s", error)
                 await asyncio.sleep(1)
                 continue
-            for entry_id, fields in _entries(reply):
+            for entry_id, fields in entries:
                 position = entry_id
                 if fields.get("event") in ENDS:
                     for heard in self._waiters.get(fields["job"], ()):
                         heard.set()
+
+
+async def last_position(connection: Connection) -> str:
+    """The id of the latest event, to read on from."""
+    last = await connection.command("XREVRANGE", connection.keys["events"], "+", "-", "COUNT", 1)
+    return str(last[0][0]) if last else "0-0"
+
+
+async def read(connection: Connection, client: Any, position: str) -> list[tuple[str, dict[str, str]]]:
+    """The events after `position`, at most 1,000; waits up to 3 s for the first one."""
+    stream = connection.keys["events"]
+    return _entries(
+        await connection.command(
+            "XREAD", "COUNT", 1000, "BLOCK", BLOCK_MS, "STREAMS", stream, position, on=client
+        )
+    )
 
 
 def _entries(reply: Any) -> list[tuple[str, dict[str, str]]]:

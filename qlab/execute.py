@@ -70,7 +70,7 @@ async def execute(job: Job, handler: Handler, threads: ThreadPoolExecutor | None
             value = await (_in_thread(job, handler, threads) if threads else handler(job))
         text = payload.encode_result(value)
     except PayloadError as error:
-        return _failure(job, error, final=True)
+        return failure(job, error, final=True)
     except LockLost as error:
         log.warning("%s", error)
         return None
@@ -78,23 +78,24 @@ async def execute(job: Job, handler: Handler, threads: ThreadPoolExecutor | None
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             return put_back(job)
-        return _failure(job, error)
+        return failure(job, error)
     except UnrecoverableError as error:
-        return _failure(job, error, final=True)
+        return failure(job, error, final=True)
     except RateLimitError:
         return put_back(job)
     except DelayedError as error:
         delay = str(milliseconds(error.delay, "delay"))
         return Settlement("delay", job.id, job.claim, job.attempts_made, extra=delay)
     except TimeoutError as error:
-        return _failure(job, _too_long(limit) if clock.expired() else error)
+        return failure(job, too_long(limit) if clock.expired() else error)
     except BaseException as error:
-        return _failure(job, error)
+        return failure(job, error)
     keep = job.record.keep_completed or retention.COMPLETED
     return Settlement("completed", job.id, job.claim, job.attempts_made + 1, text, "", keep)
 
 
-def _too_long(limit: int | None) -> TimeoutError:
+def too_long(limit: int | None) -> TimeoutError:
+    """The error of an attempt that passed its limit (ms)."""
     return TimeoutError(f"the attempt took longer than its limit of {(limit or 0) / 1000:g} s")
 
 
@@ -119,7 +120,8 @@ def put_back(job: Job) -> Settlement:
     return Settlement("put-back", job.id, job.claim, job.attempts_made)
 
 
-def _failure(job: Job, error: BaseException, *, final: bool = False) -> Settlement:
+def failure(job: Job, error: BaseException, *, final: bool = False) -> Settlement:
+    """The attempt failed: another one after the backoff if there is one left, else the end."""
     attempts = job.attempts_made + 1
     reason, stack = payload.error_text(error), _stack(error)
     if final or attempts >= job.record.attempts:
@@ -127,7 +129,7 @@ def _failure(job: Job, error: BaseException, *, final: bool = False) -> Settleme
         return Settlement("failed", job.id, job.claim, attempts, reason, stack, keep)
     backoff = Backoff.decode(job.record.backoff) if job.record.backoff else None
     delay = milliseconds(backoff.delay(attempts), "backoff") if backoff else 0
-    return Settlement("retry", job.id, job.claim, attempts, reason, stack, str(delay))
+    return Settlement("retrying", job.id, job.claim, attempts, reason, stack, str(delay))
 
 
 def _stack(error: BaseException) -> str:

@@ -66,19 +66,30 @@ _FIELDS = {field.name for field in fields(JobRecord)} - {"id"}
 class Job:
     """A handle on one job: what was known when it was read (`record`), and what can be asked of it."""
 
-    __slots__ = ("_connection", "_data", "_holder", "duplicate", "lock_lost", "record")
+    __slots__ = ("_data", "_holder", "_link", "duplicate", "lock_lost", "record")
 
     def __init__(
-        self, record: JobRecord, connection: Connection, *, duplicate: bool = False, holder: str | None = None
+        self,
+        record: JobRecord,
+        connection: Connection | None,
+        *,
+        duplicate: bool = False,
+        holder: str | None = None,
     ) -> None:
         self.record = record
         self.duplicate = duplicate
         """True if `add` found a job with this id already in the queue and added nothing."""
         self.lock_lost = False
         """True in a handler once the worker has found out that it no longer holds the job."""
-        self._connection = connection
+        self._link = connection
         self._holder = holder
         self._data: Any = _UNREAD
+
+    @property
+    def _connection(self) -> Connection:
+        if self._link is None:
+            raise RuntimeError("a job in a sandbox has its data only; what needs the server belongs outside")
+        return self._link
 
     @property
     def id(self) -> str:

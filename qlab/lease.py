@@ -14,7 +14,8 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from qlab.connection import Connection
-from qlab.errors import LockLost, RedisUnavailable
+from qlab.errors import RedisUnavailable
+from qlab.hooks import Hooks
 from qlab.pump import Pump
 
 log = logging.getLogger("qlab.worker")
@@ -24,11 +25,11 @@ class Leases:
     """Renews the leases of the pump's jobs and gives out again what others have dropped."""
 
     def __init__(
-        self, connection: Connection, pump: Pump, worker: str, token: str, *,
+        self, connection: Connection, pump: Pump, worker: str, token: str, hooks: Hooks, *,
         lock: float, renew: float, stalled_interval: float, max_stalled: int,
     ) -> None:  # fmt: skip
         self._connection, self._pump, self._worker, self._token = connection, pump, worker, token
-        self._lock, self._renew = lock, renew
+        self._hooks, self._lock, self._renew = hooks, lock, renew
         self._stalled_interval, self._max_stalled = stalled_interval, max_stalled
 
     async def renew_for_ever(self) -> None:
@@ -61,9 +62,8 @@ class Leases:
                 await self._connection.call("renew", words, token=self._token, lock=int(self._lock * 1000))
             )
             for job in batch:
-                if job.id in lost and (job.id, job.claim) in self._pump.held and not job.lock_lost:
-                    job.lock_lost = True
-                    log.warning("%s", LockLost(job.id, self._worker, job.claim))
+                if job.id in lost and (job.id, job.claim) in self._pump.held:
+                    self._pump.lost(job)
 
     async def recover(self) -> int:
         """Give out again, or fail, the jobs whose lease ran out; return how many there were."""
@@ -74,10 +74,13 @@ class Leases:
         for job_id, failed in found:
             what = "failed: it stalled too often" if failed else "is given out again"
             log.warning("job %s stalled (its lease ran out) and %s", job_id, what)
+            self._hooks.fire("stalled", job_id, bool(failed))
         return len(found)
 
     async def _try(self, call: Any) -> None:
         try:
             await call
         except (RedisUnavailable, RedisError) as error:
-            log.debug("worker %s: %s", self._worker, error)  # the pump reports it
+            self._pump.healthy = False
+            self._pump.look()  # the pump reports it
+            log.debug("worker %s: %s", self._worker, error)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from qlab import payload, retention
+from qlab.errors import PayloadError
 from qlab.job import JobRecord
 from qlab.keys import check_job_id
 from qlab.retention import Keep
@@ -105,6 +107,20 @@ class NewJob:
         return JobRecord(
             self.id, self.name, self.data, state=state, birth=birth, added_at=added_at, **self.options
         )
+
+
+def check_bulk(jobs: Iterable[tuple[Any, ...]], max_data: int) -> list[NewJob]:
+    """Check all jobs of a bulk; an error names the index (from 0) of the first bad one."""
+    new = []
+    for index, entry in enumerate(jobs):
+        try:
+            name, data, *options = entry
+            new.append(NewJob.make(name, data, max_data, **(options[0] if options else {})))
+        except PayloadError as error:
+            raise PayloadError(f"job {index} of the bulk (counted from 0): {error}") from None
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"job {index} of the bulk (counted from 0): {error}") from None
+    return new
 
 
 def _within(value: object, what: str, least: int, most: int) -> int:

@@ -7,7 +7,6 @@ What ends while a trip is on its way makes up the next trip, so batches form by 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,12 +18,13 @@ from qlab import scripts
 from qlab.connection import Connection
 from qlab.errors import LockLost, RedisUnavailable, SchemaMismatch
 from qlab.execute import Settlement, put_back
+from qlab.hooks import Hooks
 from qlab.job import Job, JobRecord
 from qlab.tasks import end
 
 log = logging.getLogger("qlab.worker")
 
-BLOCK = 4.0
+BLOCK = 3.0
 """Seconds for which an idle worker waits for a wake-up before it looks; less than the socket time-out."""
 
 RECONNECT = (0.1, 0.2, 0.5, 1.0)
@@ -44,10 +44,16 @@ class Pump:
     """Takes jobs for `concurrency` runners and settles them. `inbox` is where the runners find jobs."""
 
     def __init__(
-        self, connection: Connection, worker: str, token: str, lock_ms: int, concurrency: int
+        self,
+        connection: Connection,
+        worker: str,
+        token: str,
+        lock_ms: int,
+        concurrency: int,
+        hooks: Hooks,
     ) -> None:
         self._connection, self._worker, self._token, self._lock_ms = connection, worker, token, lock_ms
-        self._concurrency = concurrency
+        self._concurrency, self._hooks = concurrency, hooks
         self._holder = f"{token} {worker}"
         self.inbox: asyncio.Queue[Job] = asyncio.Queue()
         self.held: dict[tuple[str, int], Job] = {}
@@ -100,6 +106,14 @@ class Pump:
             self.ended(job, put_back(job))
         self.look()
 
+    def lost(self, job: Job) -> None:
+        """The job is somebody else's now; say so once."""
+        if not job.lock_lost:
+            job.lock_lost = True
+            error = LockLost(job.id, self._worker, job.claim)
+            log.warning("%s", error)
+            self._hooks.fire("lock-lost", job, error)
+
     def look(self) -> None:
         """There may be something to take: make a trip."""
         self._look = True
@@ -149,8 +163,9 @@ class Pump:
         for settlement, outcome in outcomes:
             job = self.held.pop((settlement.job_id, settlement.claim))
             if outcome == "lock-lost":
-                job.lock_lost = True
-                log.warning("%s", LockLost(job.id, self._worker, job.claim))
+                self.lost(job)
+            elif settlement.kind in ("completed", "failed", "retrying"):
+                self._hooks.fire(settlement.kind, job, settlement.text)
 
     def _accept(self, taken: list[Any]) -> None:
         for job_id, values in taken:
@@ -177,8 +192,10 @@ class Pump:
         self._kick.clear()
 
     async def _watch(self) -> None:
-        with contextlib.suppress(RedisUnavailable, RedisError):  # the trip that follows reports it
+        try:
             await self._connection.command("BLPOP", self._connection.keys["wake"], BLOCK, on=self._blocker)
+        except (RedisUnavailable, RedisError):
+            self.healthy = False  # the trip that follows reports it
         self.look()
 
     def _report(self, error: Exception, failures: int) -> None:
@@ -187,6 +204,7 @@ class Pump:
         self.healthy = False
         if failures == 0:
             log.error("worker %s: %s; trying again until it works", self._worker, error)
+            self._hooks.fire("error", error)
 
     async def close(self) -> None:
         """Close the connections."""

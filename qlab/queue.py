@@ -7,10 +7,10 @@ from typing import Any, Self
 
 from qlab import payload
 from qlab.connection import Clock, Connection, RedisLike
-from qlab.errors import BulkAddError, PayloadError, QueueBusy
+from qlab.errors import BulkAddError, QueueBusy
 from qlab.job import STATES, Job, JobRecord, read_record
 from qlab.keys import check_job_id
-from qlab.new_job import Deduplicate, NewJob
+from qlab.new_job import Deduplicate, NewJob, check_bulk
 from qlab.retention import Keep
 from qlab.retry import Backoff, Seconds, milliseconds
 
@@ -101,7 +101,7 @@ class Queue:
         index (from 0), and nothing is added. Up to 1,000 are added all or none; more go in batches of
         1,000, and if a later batch fails, BulkAddError has the `added_ids`.
         """
-        new = [self._checked(index, entry) for index, entry in enumerate(jobs)]
+        new = check_bulk(jobs, self._max_data)
         added: list[Job] = []
         for start in range(0, len(new), BULK):
             try:
@@ -111,15 +111,6 @@ class Queue:
                     raise
                 raise BulkAddError([job.id for job in added], len(new), error) from error
         return added
-
-    def _checked(self, index: int, entry: tuple[Any, ...]) -> NewJob:
-        try:
-            name, data, *options = entry
-            return NewJob.make(name, data, self._max_data, **(options[0] if options else {}))
-        except PayloadError as error:
-            raise PayloadError(f"job {index} of the bulk (counted from 0): {error}") from None
-        except (ValueError, TypeError) as error:
-            raise type(error)(f"job {index} of the bulk (counted from 0): {error}") from None
 
     async def _add(self, new: list[NewJob]) -> list[Job]:
         words = [word for one in new for word in one.arguments()]

@@ -7,16 +7,21 @@ import logging
 import os
 import secrets
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from qlab.connection import Clock, Connection, RedisLike
 from qlab.execute import Handler, check_handler, execute, runs_on_loop
+from qlab.hooks import Hooks
 from qlab.keys import check_job_id
 from qlab.lease import Leases
 from qlab.pump import Pump
 from qlab.retry import Seconds, seconds
 from qlab.tasks import end
+
+if TYPE_CHECKING:
+    from qlab.sandbox import Sandbox
 
 log = logging.getLogger("qlab.worker")
 
@@ -27,7 +32,8 @@ FORCE_GRACE = 1.0
 class Worker:
     """Takes jobs from a queue and runs `handler(job)`, up to `concurrency` at a time.
 
-    An `async def` handler runs on the event loop, a plain `def` in a thread. Its return value (JSON) is the
+    An `async def` handler runs on the event loop, a plain `def` in a thread; with `sandbox=True` either runs
+    in a process of its own, where it may block or die as it likes. Its return value (JSON) is the
     job's result; an exception is a failed attempt. Delivery is at least once: a handler may see a job again.
 
     `lock_duration` (seconds) is how long a job is lent; the lease is renewed every `lock_renew_time`
@@ -49,6 +55,7 @@ class Worker:
         lock_renew_time: Seconds | None = None,
         stalled_interval: Seconds = 30.0,
         max_stalled_count: int = 1,
+        sandbox: bool = False,
         name: str | None = None,
         prefix: str | None = None,
         clock: Clock | None = None,
@@ -75,12 +82,23 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
         self._runners: set[asyncio.Task[None]] = set()
         self._threads: ThreadPoolExecutor | None = None
+        self._sandbox = _sandbox(handler) if sandbox else None
+        self._hooks = Hooks()
         self._force = asyncio.Event()
 
     @property
     def healthy(self) -> bool:
         """The last trip to Redis went well."""
         return self._pump is not None and self._pump.healthy
+
+    def on(self, event: str, callback: Callable[..., Any]) -> None:
+        """Call `callback` (a function or a coroutine function) on an event of this worker.
+
+        `completed`(job, JSON of the result), `failed` and `retrying`(job, reason), `stalled`(job id, True if
+        it failed), `lock-lost`(job, error), `error`(error: Redis cannot be reached). Raises ValueError for
+        any other event.
+        """
+        self._hooks.on(event, callback)
 
     @property
     def running(self) -> int:
@@ -108,12 +126,12 @@ class Worker:
         return await pump.step()
 
     def _prepare(self) -> Pump:
-        if not runs_on_loop(self._handler):
+        if self._sandbox is None and not runs_on_loop(self._handler):
             self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix="qlab-job")
         lock_ms = int(self.lock_duration * 1000)
-        self._pump = Pump(self.connection, self.name, self._token, lock_ms, self.concurrency)
+        self._pump = Pump(self.connection, self.name, self._token, lock_ms, self.concurrency, self._hooks)
         self._leases = Leases(
-            self.connection, self._pump, self.name, self._token,
+            self.connection, self._pump, self.name, self._token, self._hooks,
             lock=self.lock_duration, renew=self.lock_renew_time,
             stalled_interval=self.stalled_interval, max_stalled=self.max_stalled_count,
         )  # fmt: skip
@@ -124,7 +142,10 @@ class Worker:
     async def _run_jobs(self, pump: Pump) -> None:
         while True:
             job = await pump.inbox.get()
-            pump.ended(job, await execute(job, self._handler, self._threads))
+            if self._sandbox is not None:
+                pump.ended(job, await self._sandbox.run(job))
+            else:
+                pump.ended(job, await execute(job, self._handler, self._threads))
             if (task := asyncio.current_task()) and task.cancelling():
                 return
 
@@ -140,6 +161,8 @@ class Worker:
             await self._settle_all(pump, None if timeout is None else seconds(timeout, "timeout"))
             await end(self._tasks)
         await end(self._runners, FORCE_GRACE)
+        if self._sandbox is not None:
+            self._sandbox.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
         if pump is not None:
@@ -181,6 +204,12 @@ class Worker:
         from qlab.runner import run_worker
 
         return run_worker(self)
+
+
+def _sandbox(handler: Handler) -> Sandbox:
+    from qlab.sandbox import Sandbox  # most workers have none and need not load multiprocessing
+
+    return Sandbox(handler)
 
 
 def _whole(value: object, what: str, *, least: int) -> int:

@@ -22,7 +22,7 @@ function ends.failed(id, at, attempts, reason, stack, keep, who)
 end
 
 -- The attempt failed and there is another one, after `delay` ms.
-function ends.retry(id, at, attempts, reason, stack, delay, who)
+function ends.retrying(id, at, attempts, reason, stack, delay, who)
   redis.call('HSET', job .. id, 'attempts_made', attempts, 'failed_reason', reason, 'stacktrace', stack)
   redis.call('HDEL', job .. id, 'token')
   emit('retrying', id, at, unpack(who))

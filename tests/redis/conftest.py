@@ -3,6 +3,7 @@
 import contextlib
 
 import pytest
+import redis as redis_sync
 
 from qlab import Queue, Worker
 from tests.redis.queue_state import check_invariants
@@ -26,3 +27,9 @@ async def start_worker(redis_url, prefix):
             return await worker.start()
 
         yield start
+
+
+@pytest.fixture
+def redis_sync_client(redis_url):
+    with redis_sync.Redis.from_url(redis_url, decode_responses=True) as client:
+        yield client

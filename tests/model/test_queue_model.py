@@ -1,0 +1,188 @@
+"""A state machine drives the real server and the model side by side and compares every set at every step."""
+
+import asyncio
+import os
+import uuid
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from qlab import JobStateError, Queue
+from tests.model.model import Model
+from tests.redis.queue_state import check_invariants, members
+
+LOCK, MAX_STALLED = 1000, 1
+WORKERS = st.sampled_from(["A", "B"])
+DELAYS = st.sampled_from([0, 0, 1, 500, 1000, 1000, 5000])
+PRIORITIES = st.sampled_from([None, None, 1, 2, 7])
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Two workers that are only numbers: their trips are calls of the scripts that a Worker makes."""
+
+    def __init__(self):
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.model = Model(LOCK, MAX_STALLED)
+        self.prefix = f"test-{uuid.uuid4().hex[:12]}"
+        self.queue = Queue(
+            "q", os.environ["QLAB_REDIS_URL"], prefix=self.prefix, clock=lambda: self.model.now / 1000
+        )
+        self.claims = []  # (job id, worker, claim) of everything ever taken, also what was lost since
+        self.trips = {"A": 0, "B": 0}
+        self.added = 0
+
+    def run(self, coroutine):
+        return self.loop.run_until_complete(coroutine)
+
+    def call(self, name, rest=None, **fixed):
+        return self.run(self.queue.connection.call(name, rest, **fixed))
+
+    def new_id(self):
+        """Ids that are the same in every run of one example."""
+        self.added += 1
+        return f"job-{self.added:03}"
+
+    def teardown(self):
+        self.run(self.queue.connection.delete_all())
+        self.run(self.queue.close())
+        self.loop.close()
+
+    @rule(ms=st.sampled_from([0, 1, 499, 500, 999, 1000, 3000]))
+    def time_passes(self, ms):
+        self.model.now += ms
+
+    @rule(delay=DELAYS, priority=PRIORITIES, attempts=st.integers(1, 3))
+    def add(self, delay, priority, attempts):
+        job = self.run(
+            self.queue.add(
+                "a", job_id=self.new_id(), delay=delay / 1000, priority=priority, attempts=attempts
+            )
+        )
+        self.model.add(job.id, delay, priority, attempts)
+
+    @rule(jobs=st.lists(st.tuples(DELAYS, PRIORITIES), max_size=5))
+    def add_bulk(self, jobs):
+        entries = [
+            ("a", None, {"job_id": self.new_id(), "delay": delay / 1000, "priority": priority})
+            for delay, priority in jobs
+        ]
+        added = self.run(self.queue.add_bulk(entries)) if entries else []
+        for job, (delay, priority) in zip(added, jobs, strict=True):
+            self.model.add(job.id, delay, priority, 1)
+
+    @rule(worker=WORKERS, want=st.integers(0, 4), repeat=st.booleans())
+    def take(self, worker, want, repeat):
+        self.trip(worker, want, [], repeat)
+
+    @rule(data=st.data(), worker=WORKERS, want=st.integers(0, 2), repeat=st.booleans())
+    @precondition(lambda self: self.claims)
+    def settle(self, data, worker, want, repeat):
+        ends = st.sampled_from(["completed", "failed", "retrying", "delay", "put-back"])
+        chosen = data.draw(st.lists(st.sampled_from(self.claims), min_size=1, max_size=3, unique=True))
+        settlements = [
+            (job_id, claim, data.draw(ends), data.draw(st.sampled_from([0, 500, 1000])))
+            for job_id, owner, claim in chosen
+            if owner == worker
+        ]
+        self.trip(worker, want, settlements, repeat)
+
+    def trip(self, worker, want, settlements, repeat):
+        self.trips[worker] += 1
+        words, expected = [], []
+        for job_id, claim, kind, delay in settlements:
+            job = self.model.jobs.get(job_id)
+            attempts = job.attempts_made + 1 if job else 1
+            delay = max(delay, 1) if kind == "delay" else delay
+            extra = str(delay) if kind in ("retrying", "delay") else ":"
+            words += [kind, job_id, claim, attempts, "text", "stack", extra]
+            expected.append(self.model.settle(job_id, worker, claim, kind, delay))
+        taken = self.model.take(worker, want)
+        for _ in range(2 if repeat else 1):
+            _, outcomes, got = self.call(
+                "settle_and_take", words, token=f"token-{worker}", worker=worker, lock=LOCK,
+                trip=self.trips[worker], want=want, count=len(settlements),
+            )  # fmt: skip
+            assert outcomes == expected
+            assert [job_id for job_id, _ in got] == taken
+        self.claims += [(job_id, worker, self.model.jobs[job_id].claim) for job_id in taken]
+
+    @rule(worker=WORKERS)
+    def renew(self, worker):
+        held = [(job_id, claim) for job_id, owner, claim in self.claims if owner == worker]
+        words = [word for pair in held for word in pair]
+        lost = self.call("renew", words, token=f"token-{worker}", lock=LOCK)
+        assert lost == self.model.renew(worker, held)
+
+    @rule()
+    def recover(self):
+        found = self.call("recover", max_stalled=MAX_STALLED)
+        assert sorted(job_id for job_id, _ in found) == sorted(self.model.recover())
+
+    @rule(data=st.data(), verb=st.sampled_from(["remove", "retry", "change_delay", "promote"]))
+    @precondition(lambda self: self.model.jobs)
+    def change(self, data, verb):
+        job_id = data.draw(st.sampled_from(sorted(self.model.jobs)))
+        state = self.model.jobs[job_id].state
+        job = self.run(self.queue.get_job(job_id))
+        fits = {
+            "remove": state != "active", "retry": state in ("completed", "failed"),
+            "change_delay": state == "delayed", "promote": state == "delayed",
+        }  # fmt: skip
+        arguments = [0.7] if verb == "change_delay" else []
+        if not fits[verb]:
+            with pytest.raises(JobStateError):
+                self.run(getattr(job, verb)(*arguments))
+            return
+        self.run(getattr(job, verb)(*arguments))
+        if verb == "change_delay":
+            self.model.change_delay(job_id, 700)
+        else:
+            getattr(self.model, "replay" if verb == "retry" else verb)(job_id)
+
+    @rule(verb=st.sampled_from(["pause", "resume"]))
+    def gate(self, verb):
+        self.run(getattr(self.queue, verb)())
+        self.model.paused = verb == "pause"
+
+    @rule(ms=st.sampled_from([100, 1500]))
+    def rate_limit(self, ms):
+        self.run(self.queue.rate_limit(ms / 1000))
+        self.model.limited_until = max(self.model.limited_until, self.model.now + ms)
+
+    @rule(state=st.sampled_from(["waiting", "prioritized", "delayed", "completed", "failed"]))
+    def clean(self, state):
+        removed = self.run(self.queue.clean(state, limit=2))
+        assert len(removed) == min(2, len(self.model.in_state(state)))
+        for job_id in removed:
+            self.model.remove(job_id)
+
+    @invariant()
+    def every_set_is_as_the_model_says(self):
+        model, client = self.model, self.queue.connection.client
+        found = self.run(members(client, self.queue.keys))
+        assert found["waiting"] == model.waiting
+        assert found["prioritized"] == model.prioritized
+        assert found["delayed"] == model.delayed
+        assert sorted(found["active"]) == sorted(model.in_state("active"))
+        for state in ("completed", "failed"):
+            assert sorted(found[state]) == sorted(model.finished[state])
+        self.run(check_invariants(client, self.queue.keys))
+
+    @invariant()
+    def every_counter_is_as_the_model_says(self):
+        for job in self.model.jobs.values():
+            fields = ("attempts_made", "stalled_counter", "claim")
+            stored = self.run(self.queue.connection.command("HMGET", self.queue.keys.job(job.id), *fields))
+            assert [int(one or 0) for one in stored] == [job.attempts_made, job.stalled, job.claim]
+
+
+QueueMachine.TestCase.settings = settings(
+    max_examples=100,
+    stateful_step_count=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestQueue = QueueMachine.TestCase
