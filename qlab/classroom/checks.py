@@ -88,9 +88,9 @@ def clean_metadata(notebook: Any, path: Path) -> Iterator[str]:
     if extra or dict(notebook.metadata.get("kernelspec", {})) != KERNEL:
         yield "the notebook's metadata hold more than its kernel: run python -m qlab.classroom.notebooks"
     for name, cell in _named(notebook):
-        extra = sorted(set(cell.metadata) - set(KEPT_CELL_METADATA))
-        if extra:
-            yield f"{name} has metadata of an editor or a run ({', '.join(extra)})"
+        others = sorted(set(cell.metadata) - set(KEPT_CELL_METADATA))
+        if others:
+            yield f"{name} has metadata of an editor or a run ({', '.join(others)})"
         if any(WIDGET_VIEW in output.get("data", {}) for output in cell.get("outputs", [])):
             yield f"{name} stores a link to a live widget: run python -m qlab.classroom.notebooks"
 

@@ -188,10 +188,7 @@ def _answers(question: Question) -> list[tuple[str, str, str]]:
     """Letter, words and reply of each answer; the steps of an order question have no reply of their own."""
     if question.kind == "order":
         return [(LETTERS[n], says, "") for n, (_, says) in enumerate(question.steps)]
-    return [
-        (LETTERS[n], c.says or strip.words(list(c.marks)), c.why)
-        for n, c in enumerate(question.choices)
-    ]
+    return [(LETTERS[n], c.says or strip.words(list(c.marks)), c.why) for n, c in enumerate(question.choices)]
 
 
 def _still(question: Question, number: int) -> str:
