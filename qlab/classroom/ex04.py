@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from psycopg import AsyncConnection
+from psycopg.errors import LockNotAvailable
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
+from qlab.classroom.texts import text
 from qlab.postgres.errors import ClaimLost, KeyBusy
 from qlab.testing import ProviderError
 
@@ -86,10 +88,9 @@ async def rows(conn: Connection) -> list[dict[str, Any]]:
 class Bench:
     """A database of one's own with the empty table, and a pool on it."""
 
-    def __init__(self, server: str, name: str, pool: AsyncConnectionPool[Connection]) -> None:
+    def __init__(self, server: str, name: str, dsn: str, pool: AsyncConnectionPool[Connection]) -> None:
         self.pool = pool
-        self._server = server
-        self._name = name
+        self._server, self._name, self._dsn = server, name, dsn
 
     @classmethod
     async def open(cls) -> Self:
@@ -98,15 +99,14 @@ class Bench:
 
         servers = start(postgres=True)
         if servers.pg_dsn is None:
-            raise RuntimeError("Bài này cần PostgreSQL: " + " ".join(servers.notices))
+            raise RuntimeError(text("exercises.no_postgres", notices=" ".join(servers.notices)))
         name = f"ex04_{uuid.uuid4().hex[:12]}"
-        pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
-            create_database(servers.pg_dsn, name), min_size=2, max_size=10, open=False
-        )
+        dsn = create_database(servers.pg_dsn, name)
+        pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(dsn, min_size=2, max_size=10, open=False)
         await pool.open()
         async with pool.connection() as conn:
             await conn.execute(TABLE)
-        return cls(servers.pg_dsn, name, pool)
+        return cls(servers.pg_dsn, name, dsn, pool)
 
     async def expire(self) -> int:
         """Let every lock run out, as time would."""
@@ -121,9 +121,8 @@ class Bench:
         return await self._with(rows)
 
     async def clear(self) -> None:
-        """Empty the table, so that one check does not meet the keys of another."""
-        async with self.pool.connection() as conn:
-            await conn.execute("TRUNCATE idempotency_key")
+        """Empty the table, so that a check can run again and does not meet the keys of another."""
+        await self._with(_clear)
 
     async def close(self) -> None:
         """Close the pool and drop the database."""
@@ -133,5 +132,15 @@ class Bench:
         drop_database(self._server, self._name)
 
     async def _with(self, step: Callable[[Connection], Awaitable[T]]) -> T:
-        async with self.pool.connection() as conn:
-            return await step(conn)
+        """On a connection of its own: the pool may be used up by the very answer that is looked at."""
+        try:
+            async with await AsyncConnection.connect(
+                self._dsn, autocommit=True, options="-c lock_timeout=5s"
+            ) as conn:
+                return await step(conn)
+        except LockNotAvailable:
+            raise RuntimeError(text("exercises.table_locked")) from None
+
+
+async def _clear(conn: Connection) -> None:
+    await conn.execute("TRUNCATE idempotency_key")

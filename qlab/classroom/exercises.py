@@ -17,11 +17,11 @@ import nbformat
 from nbformat import NotebookNode
 
 from qlab.classroom import handout as _handout
+from qlab.classroom.texts import text
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGIN = re.compile(r"^\s*### BEGIN SOLUTION\s*$")
 END = re.compile(r"^\s*### END SOLUTION\s*$")
-STUB = ("# Viết lời giải của bạn ở đây", 'raise NotImplementedError("bạn chưa viết phần này")')
 
 
 class ExerciseError(Exception):
@@ -41,7 +41,7 @@ def clear_solution(source: str, where: str = "cell") -> str:
                 raise ExerciseError(f"{where}: BEGIN SOLUTION inside a block; put END SOLUTION before it")
             inside = True
             indent = line[: len(line) - len(line.lstrip())]
-            kept += [indent + text for text in STUB]
+            kept += [indent + stub for stub in _stub()]
         elif END.match(line):
             if not inside:
                 raise ExerciseError(f"{where}: END SOLUTION without BEGIN SOLUTION before it")
@@ -51,6 +51,12 @@ def clear_solution(source: str, where: str = "cell") -> str:
     if inside:
         raise ExerciseError(f"{where}: BEGIN SOLUTION is never closed; add END SOLUTION")
     return "\n".join(kept)
+
+
+def _stub() -> tuple[str, str]:
+    """What stands in the place of a solution."""
+    error = text("exercises.stub_error")
+    return f"# {text('exercises.stub_comment')}", f'raise NotImplementedError("{error}")'
 
 
 def tags(cell: NotebookNode) -> list[str]:
@@ -85,13 +91,13 @@ def make_exercise(solution: NotebookNode) -> NotebookNode:
 
 def dumps(notebook: NotebookNode) -> str:
     """A notebook as text, always the same for the same cells."""
-    text: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
-    return text.rstrip("\n") + "\n"
+    written: str = nbformat.writes(notebook)
+    return written.rstrip("\n") + "\n"
 
 
 def generated(solution: Path) -> str:
     """The text of the exercise notebook that belongs to this solution."""
-    notebook: NotebookNode = nbformat.reads(solution.read_text("utf-8"), as_version=4)  # type: ignore[no-untyped-call]
+    notebook: NotebookNode = nbformat.reads(solution.read_text("utf-8"), as_version=4)
     return dumps(make_exercise(notebook))
 
 
@@ -103,10 +109,10 @@ def regenerate(root: Path = ROOT) -> list[Path]:
     changed = []
     for solution in solutions:
         target = root / "exercises" / solution.name
-        text = generated(solution)
-        if not target.exists() or target.read_text(encoding="utf-8") != text:
+        made = generated(solution)
+        if not target.exists() or target.read_text(encoding="utf-8") != made:
             target.parent.mkdir(exist_ok=True)
-            target.write_text(text, encoding="utf-8")
+            target.write_text(made, encoding="utf-8")
             changed.append(target)
     return changed
 
@@ -124,9 +130,9 @@ def start(name: str, root: Path = ROOT) -> tuple[Path, bool]:
     found = known(root)
     short = name.strip().lower().removesuffix(".ipynb").split("_")[0]
     if short not in found:
-        names = ", ".join(found) or "(chưa có bài nào)"
-        asked = repr(name) if name.strip() else "trống"
-        raise ExerciseError(f"Không có bài tập tên {asked}. Hiện có: {names}. Thử: make start EX=ex04")
+        names = ", ".join(found) or text("exercises.none")
+        key = "exercises.unknown" if name.strip() else "exercises.unnamed"
+        raise ExerciseError(text(key, asked=repr(name), names=names))
     target = root / "my" / found[short].name
     if target.exists():
         return target, False
@@ -145,8 +151,8 @@ def main_start(name: str) -> int:
         print(error, file=sys.stderr)
         return 2
     shown = path.relative_to(ROOT)
-    print(f"Đã chép bài vào {shown}." if new else f"{shown} đã có từ trước, giữ nguyên bài của bạn.")
-    print(f"Mở nó trong JupyterLab (make lab), hoặc chạy: pytest --nbval-lax {shown}")
+    print(text("exercises.copied" if new else "exercises.kept", path=shown))
+    print(text("exercises.open", path=shown))
     return 0
 
 
