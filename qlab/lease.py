@@ -31,13 +31,14 @@ class Leases:
         self._connection, self._pump, self._worker, self._token = connection, pump, worker, token
         self._hooks, self._lock, self._renew = hooks, lock, renew
         self._stalled_interval, self._max_stalled = stalled_interval, max_stalled
+        self._next_renewal = 0.0
 
     async def renew_for_ever(self) -> None:
         """Renew every `renew` seconds, and say so when the loop was late by more than half the lock."""
         while True:
-            before = time.monotonic()
+            self._next_renewal = time.monotonic() + self._renew
             await asyncio.sleep(self._renew)
-            late = time.monotonic() - before - self._renew
+            late = time.monotonic() - self._next_renewal
             if late > self._lock / 2:
                 log.warning(
                     "worker %s: the event loop was blocked for %.1f s, the lock lasts %.1f s; run blocking "
@@ -67,9 +68,8 @@ class Leases:
 
     async def recover(self) -> int:
         """Give out again, or fail, the jobs whose lease ran out; return how many there were."""
-        await (
-            self.renew()
-        )  # a loop that was blocked must not find its own jobs dropped while it still holds them
+        if time.monotonic() >= self._next_renewal:
+            await self.renew()  # late: the loop was blocked, and must not drop jobs that it still holds
         found = await self._connection.call("recover", max_stalled=self._max_stalled)
         for job_id, failed in found:
             what = "failed: it stalled too often" if failed else "is given out again"
