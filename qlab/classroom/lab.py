@@ -212,7 +212,7 @@ class Lab:
 
     def _report(self, kind: str, lane: str, note: str, at: float) -> None:
         if kind in ("died", "stopped"):
-            with contextlib.suppress(KeyError, OSError):
+            with contextlib.suppress(KeyError, LabError):
                 self._watcher.order(forget=self.workers[lane].pid)
         if self._recording:
             self._recording.witness(kind, lane, note, at)
