@@ -1,6 +1,5 @@
 """The grader's own side: it says when it cannot work, and leaves nothing behind then."""
 
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -11,6 +10,11 @@ from qlab.classroom.grading import accounts
 from qlab.classroom.grading.accounts import Accounts, NoAccount
 from qlab.classroom.grading.cage import Cage
 from qlab.classroom.grading.sandbox import GraderSetupError, Nursery
+
+
+def places(folder: Path) -> list[str]:
+    """The folders of submissions that are still there."""
+    return [path.name for path in folder.glob("qlab-grade-*")]
 
 
 async def test_a_nursery_that_does_not_start_stops_the_grading(
@@ -27,7 +31,7 @@ async def test_a_nursery_that_does_not_start_stops_the_grading(
             cage.close()
     finally:
         nursery.close()
-    assert [name for name in os.listdir(tmp_path) if name.startswith("qlab-grade-")] == []
+    assert places(tmp_path) == []
 
 
 def test_two_graders_never_share_user_ids(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
