@@ -208,6 +208,4 @@ def worker_environment(folder: Path, **more: str) -> dict[str, str]:
     """The environment of a worker process: ours, with qlab and the lesson's own files importable."""
     source = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [str(folder), source, os.environ.get("PYTHONPATH")]))
-    # A file rewritten within a second would be shadowed by the compiled copy of its older self.
-    fixed = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
-    return {**os.environ, **fixed, **more}
+    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **more}
