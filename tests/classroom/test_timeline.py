@@ -219,4 +219,6 @@ def test_it_is_shown_as_a_picture_and_as_text(capsys: pytest.CaptureFixture[str]
     markdown = timeline.markdown()
     assert markdown.startswith("<details><summary>Cùng câu chuyện ấy, kể bằng lời</summary>\n\n1. Broker")
     timeline._ipython_display_()
-    assert "SVG" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "[A bị giết] Chạy ô này để thấy hình" in shown
+    assert "1. Broker ghi việc vào hàng đợi." in shown
