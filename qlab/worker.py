@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("qlab.worker")
 
-FORCE_GRACE = 1.0
+FORCE_GRACE = 1.2
 """Seconds that a cancelled handler has for its `finally` before its job is given back without it."""
+
+LAST_CALL = 0.1
+"""Seconds for which a close waits for handlers that have ignored all that."""
 
 
 class Worker:
@@ -160,7 +163,7 @@ class Worker:
             pump.stop_taking()
             await self._settle_all(pump, None if timeout is None else seconds(timeout, "timeout"))
             await end(self._tasks)
-        await end(self._runners, FORCE_GRACE)
+        await end(self._runners, LAST_CALL)
         if self._sandbox is not None:
             self._sandbox.close()
         if self._threads is not None:
@@ -196,14 +199,16 @@ class Worker:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def run(self) -> int:
+    def run(self, close_timeout: Seconds | None = None) -> int:
         """Work until SIGTERM or SIGINT, then close gracefully; a second signal gives running jobs back.
 
-        Returns the exit code. For a process of its own: `python -m qlab worker module:attribute`.
+        So does the end of `close_timeout` (seconds; None: no limit). Set it below the time after which
+        whoever sent the signal kills the process. Returns the exit code. For a process of its own:
+        `python -m qlab worker module:attribute`.
         """
         from qlab.runner import run_worker
 
-        return run_worker(self)
+        return run_worker(self, None if close_timeout is None else seconds(close_timeout, "close_timeout"))
 
 
 def _sandbox(handler: Handler) -> Sandbox:
