@@ -91,7 +91,7 @@ class Worker:
 
     @property
     def healthy(self) -> bool:
-        """The last trip to Redis went well."""
+        """Redis answers this worker: false at most 5 s after it has stopped to, true once it does again."""
         return self._pump is not None and self._pump.healthy
 
     def on(self, event: str, callback: Callable[..., Any]) -> None:
@@ -120,6 +120,7 @@ class Worker:
         self._tasks += [
             asyncio.create_task(self._leases.renew_for_ever(), name="qlab-renew"),
             asyncio.create_task(self._leases.recover_for_ever(), name="qlab-recover"),
+            asyncio.create_task(pump.beat_for_ever(), name="qlab-beat"),
         ]
         return self
 

@@ -35,7 +35,7 @@ async def test_h20_a_the_first_signal_lets_the_job_end_and_keeps_its_lock(
     a.signal(signal.SIGTERM)
     code, took = await ends_within(a, 6)
     assert code == 0
-    assert 4 <= took
+    assert took >= 4
     assert await job.wait_until_finished(5) == "A"
     await job.refresh()
     assert (job.state, job.stalled_counter, job.claim) == ("completed", 0, 1)
