@@ -1,5 +1,7 @@
 """One queue on one Redis: the client, the names of the keys, the clock, and errors in plain words."""
 
+import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +24,9 @@ Clock = Callable[[], float]
 
 SOCKET_TIMEOUT = 4.5
 CONNECT_TIMEOUT = 3.0
+MOST_CONNECTIONS = 100
+"""Commands on their way at once, if the URL or the client sets no `max_connections`; more wait for a turn."""
+
 LOST = (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)
 
 
@@ -52,7 +57,8 @@ class Connection:
     ) -> None:
         self.keys = Keys(queue, prefix)
         self._clock = clock
-        self._settings = _settings(redis_or_url)
+        self._settings, most = _settings(redis_or_url)
+        self._slots = asyncio.Semaphore(most)
         self.client = self.open_client()
         self.listener = Listener(self)
         self._checked = False
@@ -63,7 +69,7 @@ class Connection:
         """A client of its own to the same Redis; `single` keeps one connection and the order of commands."""
         connection_class, settings = self._settings
         settings = settings | {"socket_timeout": socket_timeout}
-        pool = redis.asyncio.ConnectionPool(connection_class=connection_class, **settings)
+        pool = redis.asyncio.ConnectionPool(connection_class, max_connections=2**30, **settings)
         return redis.asyncio.Redis.from_pool(pool) if not single else _single(pool)
 
     def now(self) -> str:
@@ -77,7 +83,8 @@ class Connection:
         if not self._checked:
             await self.check()
         try:
-            return await scripts.call(on or self.client, self.keys, name, rest, now=self.now(), **fixed)
+            async with self._slot(on):
+                return await scripts.call(on or self.client, self.keys, name, rest, now=self.now(), **fixed)
         except LOST as error:
             raise self.unavailable(error) from error
 
@@ -86,7 +93,8 @@ class Connection:
         if not self._checked:
             await self.check()
         try:
-            return await (on or self.client).execute_command(*words)  # type: ignore[no-untyped-call]
+            async with self._slot(on):
+                return await (on or self.client).execute_command(*words)  # type: ignore[no-untyped-call]
         except LOST as error:
             raise self.unavailable(error) from error
 
@@ -95,7 +103,7 @@ class Connection:
         if not self._checked:
             await self.check()
         try:
-            async with self.client.pipeline(transaction=True) as pipe:
+            async with self._slots, self.client.pipeline(transaction=True) as pipe:
                 for words in commands:
                     pipe.execute_command(*words)
                 return list(await pipe.execute())
@@ -111,8 +119,9 @@ class Connection:
         """Make sure that this is a Redis and that the queue in it has our key schema."""
         try:
             meta = self.keys["meta"]
-            await self.client.hsetnx(meta, "schema", SCHEMA_VERSION)
-            found = str(await self.client.hget(meta, "schema"))
+            async with self._slots:
+                await self.client.hsetnx(meta, "schema", SCHEMA_VERSION)
+                found = str(await self.client.hget(meta, "schema"))
         except LOST as error:
             raise self.unavailable(error) from error
         except ResponseError as error:
@@ -123,6 +132,10 @@ class Connection:
                 f"{SCHEMA_VERSION}: drain it with the version that wrote it, or use another prefix"
             )
         self._checked = True
+
+    def _slot(self, on: redis.asyncio.Redis | None) -> contextlib.AbstractAsyncContextManager[Any]:
+        """A turn on the shared client; a client of one's own (`on`) needs none."""
+        return self._slots if on is None else contextlib.nullcontext()
 
     @property
     def address(self) -> str:
@@ -147,7 +160,8 @@ class Connection:
         await self.client.aclose()
 
 
-def _settings(given: RedisLike) -> tuple[type, dict[str, Any]]:
+def _settings(given: RedisLike) -> tuple[tuple[type, dict[str, Any]], int]:
+    """Class and settings of the connections, and how many there may be."""
     if isinstance(given, redis.asyncio.Redis):
         pool = given.connection_pool
     elif given is None or isinstance(given, str):
@@ -163,7 +177,8 @@ def _settings(given: RedisLike) -> tuple[type, dict[str, Any]]:
         "retry_on_error": [],
         "socket_connect_timeout": CONNECT_TIMEOUT,
     }
-    return pool.connection_class, pool.connection_kwargs | ours
+    most = pool.max_connections if pool.max_connections < 2**31 else MOST_CONNECTIONS
+    return (pool.connection_class, pool.connection_kwargs | ours), most
 
 
 def _single(pool: redis.asyncio.ConnectionPool) -> redis.asyncio.Redis:
