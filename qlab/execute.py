@@ -68,6 +68,8 @@ async def execute(job: Job, handler: Handler, threads: ThreadPoolExecutor | None
     try:
         async with asyncio.timeout(limit / 1000 if limit else None) as clock:
             value = await (_in_thread(job, handler, threads) if threads else handler(job))
+        if clock.expired():  # the handler has caught its cancellation; the limit holds all the same
+            return failure(job, too_long(limit))
         text = payload.encode_result(value)
     except PayloadError as error:
         return failure(job, error, final=True)
