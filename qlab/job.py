@@ -206,8 +206,12 @@ class Job:
 
     async def _change(self, verb: str, delay: int = 0) -> None:
         answer = await self._connection.call(
-            "change_job", verb=verb, id=self.id, birth=self.record.birth,
-            replays=self.record.replays, delay=delay,
+            "change_job",
+            verb=verb,
+            id=self.id,
+            birth=self.record.birth,
+            replays=self.record.replays,
+            delay=delay,
         )
         if answer == "gone":
             raise JobGone(self.id)

@@ -12,7 +12,9 @@ from tests.redis.queue_state import until
 JOBS = 200
 
 
-@pytest.mark.parametrize("rounds", [20, pytest.param(500, marks=[pytest.mark.slow, pytest.mark.timeout(300)])])
+@pytest.mark.parametrize(
+    "rounds", [20, pytest.param(500, marks=[pytest.mark.slow, pytest.mark.timeout(300)])]
+)
 async def test_h05_a_cancelled_command_poisons_no_connection(queue, redis_url, prefix, rounds):
     rng = random.Random(5)
     jobs = await queue.add_bulk([("a", {"n": n}, {"job_id": f"j{n}"}) for n in range(JOBS)])
@@ -57,7 +59,9 @@ async def read_and_compare(slow, rng, n):
 async def test_h05_more_commands_at_once_than_connections_wait_for_their_turn(redis_url, prefix, queue):
     jobs = await asyncio.gather(*(queue.add("a", n) for n in range(500)))
     assert len({job.id for job in jobs}) == 500
-    async with Queue("q", redis_url + ("&" if "?" in redis_url else "?") + "max_connections=1", prefix=prefix) as one:
+    async with Queue(
+        "q", redis_url + ("&" if "?" in redis_url else "?") + "max_connections=1", prefix=prefix
+    ) as one:
         found = await asyncio.gather(*(one.get_job(job.id) for job in jobs))
         assert [job.data for job in found] == list(range(500))
         assert len(one.connection.client.connection_pool._available_connections) == 1

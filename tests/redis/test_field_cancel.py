@@ -6,7 +6,7 @@ import time
 import pytest
 
 from qlab import JobFailed
-from tests.redis.queue_state import read_events, until
+from tests.redis.queue_state import read_events
 
 SLACK = 1.5
 
@@ -33,9 +33,7 @@ async def takes_too_long(job):
         (takes_too_long, 0.2, "TimeoutError: the attempt took longer than its limit of 0.2 s"),
     ],
 )
-async def test_h21_abc_it_is_a_failure_and_disturbs_nobody(
-    queue, start_worker, redis, bad, timeout, reason
-):
+async def test_h21_abc_it_is_a_failure_and_disturbs_nobody(queue, start_worker, redis, bad, timeout, reason):
     """Two of the three slots hold a job from before to after; the next job gets the third one."""
     release, cancelled = asyncio.Event(), []
 

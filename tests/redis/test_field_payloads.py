@@ -40,7 +40,8 @@ def same(a, b):
 def test_the_comparison_itself_is_strict():
     assert same(DATA, json.loads(json.dumps(DATA)))
     assert not any(
-        same(a, b) for a, b in [([], {}), (1, 1.0), (1, True), (0.0, -0.0), ({"a": 1, "b": 2}, {"b": 2, "a": 1})]
+        same(a, b)
+        for a, b in [([], {}), (1, 1.0), (1, True), (0.0, -0.0), ({"a": 1, "b": 2}, {"b": 2, "a": 1})]
     )
 
 

@@ -177,7 +177,7 @@ async def test_h11_e_without_priorities_a_retry_is_the_next_one_every_time(queue
     for n in range(1, 51):
         await queue.pause()
         await queue.add("A", attempts=2)
-        await queue.add_bulk([("B",  None), ("C", None)])
+        await queue.add_bulk([("B", None), ("C", None)])
         await queue.resume()
         await until(lambda n=n: has_counts(queue, completed=3 * n))
     assert order == ["A", "A", "B", "C"] * 50
@@ -213,9 +213,7 @@ async def test_h12_a_manual_limit_costs_no_attempt_and_no_backoff(queue, start_w
             raise RateLimitError
         return job.data
 
-    jobs = [
-        await queue.add("a", name, attempts=attempts, backoff=Backoff.exponential(10)) for name in "XYZ"
-    ]
+    jobs = [await queue.add("a", name, attempts=attempts, backoff=Backoff.exponential(10)) for name in "XYZ"]
     await start_worker(handler)
     assert [await job.wait_until_finished(8) for job in jobs] == ["X", "Y", "Z"]
     assert calls == ["X", "X", "X", "Y", "Z"]
