@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from qlab import events, payload
 from qlab.connection import Connection
@@ -18,8 +17,7 @@ _NUMBERS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(NamedTuple):
     """What the hash of a job holds. Times are milliseconds since the epoch on the server's clock.
 
     `data`, `return_value` and `progress` are JSON texts as they are stored.
@@ -52,15 +50,13 @@ class JobRecord:
     @classmethod
     def from_hash(cls, job_id: str, stored: dict[str, str]) -> JobRecord:
         """The record of a hash as Redis gives it; fields that this version does not know are left out."""
-        known = {
-            name: int(value) if name in _NUMBERS else value
-            for name, value in stored.items()
-            if name in _FIELDS and value is not None
-        }
-        return cls(job_id, **known)  # type: ignore[arg-type]
+        known = {name: _TYPES[name](value) for name, value in stored.items() if name in _TYPES}
+        return cls(job_id, **known)
 
 
-_FIELDS = {field.name for field in fields(JobRecord)} - {"id"}
+_TYPES: dict[str, Any] = {
+    name: int if name in _NUMBERS else str for name in JobRecord._fields if name != "id"
+}
 
 
 class Job:
@@ -194,7 +190,7 @@ class Job:
         if state not in ("failed", "completed"):
             raise ValueError(f"only failed and completed jobs can be run again, not {state!r} ones")
         await self._change("retry" if state == "failed" else "rerun")
-        self.record = replace(self.record, replays=self.record.replays + 1)
+        self.record = self.record._replace(replays=self.record.replays + 1)
 
     async def change_delay(self, delay: Seconds) -> None:
         """Make a delayed job due in `delay` seconds from now. Raises JobStateError if it is not delayed."""

@@ -34,6 +34,7 @@ def main() -> int:
             wait_for(turn.fileno())
             if not is_ready():
                 make()
+            run([PYTHON, "tools/join_project.py"])
     except SetupError as error:
         print(error, file=sys.stderr)
         return 1
@@ -75,7 +76,6 @@ def make() -> None:
         with_uv(uv)
     else:
         with_pip()
-    run([PYTHON, "tools/join_project.py"])
     STAMP.write_text(f"{hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()} {sys.version.split()[0]}\n")
 
 

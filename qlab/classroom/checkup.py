@@ -62,7 +62,7 @@ class Checkup:
         for check in self.checks:
             state = text("checkup.ok" if check.ok else "checkup.failed")
             lines.append(
-                f"{state} · {_name(check)}: {_detail(check)}{'  → ' if check.fix else ''}{check.fix}"
+                f"{state} · {_name(check)}: {_detail(check)}{'  → ' if check.fix else ''}{_fix(check)}"
             )
         return "\n".join(lines)
 
@@ -75,13 +75,22 @@ class Checkup:
 
 def _row(check: Check) -> list[str]:
     state = text("checkup.ok" if check.ok else "checkup.failed")
-    return [state, _name(check), markup.inline(_detail(check)), markup.inline(check.fix)]
+    return [state, _name(check), markup.inline(_detail(check)), markup.inline(_fix(check))]
 
 
 def _name(check: Check) -> str:
-    """The check's name in the learner's language, or its own when there is none yet."""
-    names: dict[str, Any] = load("checkup")["names"]
-    return str(names.get(check.name.replace(" ", "-"), check.name))
+    """The check's name in the learner's language."""
+    return _of("names", check, check.name)
+
+
+def _fix(check: Check) -> str:
+    """What to do, in the learner's language; empty when all is well."""
+    return _of("fixes", check, check.fix) if check.fix else ""
+
+
+def _of(section: str, check: Check, otherwise: str) -> str:
+    sentences: dict[str, Any] = load("checkup")[section]
+    return str(sentences.get(check.name.replace(" ", "-"), otherwise))
 
 
 def _detail(check: Check) -> str:

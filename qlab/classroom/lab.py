@@ -128,6 +128,8 @@ class Lab:
             raise LabError(text("lab.syntax", name=name, line=error.lineno, reason=error.msg)) from None
         path = self.folder / name
         path.write_text(source, encoding="utf-8")
+        # A file rewritten within a second would be shadowed by the compiled copy of its older self.
+        shutil.rmtree(self.folder / "__pycache__", ignore_errors=True)
         return path
 
     async def start_worker(self, target: str, lane: str, **environment: str) -> WorkerProcess:
@@ -212,7 +214,7 @@ class Lab:
 
     def _report(self, kind: str, lane: str, note: str, at: float) -> None:
         if kind in ("died", "stopped"):
-            with contextlib.suppress(KeyError, OSError):
+            with contextlib.suppress(KeyError, LabError):
                 self._watcher.order(forget=self.workers[lane].pid)
         if self._recording:
             self._recording.witness(kind, lane, note, at)

@@ -42,16 +42,26 @@ def _shell() -> Any:
     return get_ipython()
 
 
-def show(thing: object = None, *, svg: str | None = None, markdown: str | None = None) -> None:
-    """Show a widget, a picture or formatted text below the cell."""
+def show(widget: object) -> None:
+    """Show a widget below the cell."""
+    _display(widget)
+
+
+def show_picture(svg: str, words: str) -> None:
+    """Show a picture; ``words`` stand in where pictures are not shown, as on a page not yet trusted."""
+    _display({"image/svg+xml": svg, "text/plain": words}, raw=True)
+
+
+def show_markdown(markdown: str) -> None:
+    """Show formatted text."""
+    _display({"text/markdown": markdown, "text/plain": markdown}, raw=True)
+
+
+def _display(thing: object, *, raw: bool = False) -> None:
     from IPython import display
 
     tools: Any = display
-    if svg is not None:
-        thing = tools.SVG(svg)
-    elif markdown is not None:
-        thing = tools.Markdown(markdown)
-    tools.display(thing)
+    tools.display(thing, raw=raw)
 
 
 def clear() -> None:

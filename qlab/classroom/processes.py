@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -45,15 +46,18 @@ class Watcher:
     def order(self, **order: object) -> None:
         """Send one order; see leash.py."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            raise LabError(text("lab.unwatched")) from None
 
     def close(self) -> None:
         """Let the watcher end; it does now what it was told to do at the kernel's death."""
-        if self._process.poll() is None:
-            assert self._process.stdin is not None
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # it was ended by somebody else
             self._process.stdin.close()
-            self._process.wait(30)
+        self._process.wait(30)
 
 
 class WorkerProcess:
@@ -89,7 +93,11 @@ class WorkerProcess:
                 start_new_session=True,
             )
         worker = cls(lane, process, log, report)
-        watcher.order(watch=process.pid)
+        try:
+            watcher.order(watch=process.pid)
+        except LabError:
+            process.kill()
+            raise
         assert process.stdin is not None
         process.stdin.write(b"go\n")
         await process.stdin.drain()
@@ -200,6 +208,4 @@ def worker_environment(folder: Path, **more: str) -> dict[str, str]:
     """The environment of a worker process: ours, with qlab and the lesson's own files importable."""
     source = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [str(folder), source, os.environ.get("PYTHONPATH")]))
-    # A file rewritten within a second would be shadowed by the compiled copy of its older self.
-    fixed = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
-    return {**os.environ, **fixed, **more}
+    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **more}

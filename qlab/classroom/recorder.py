@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,9 +180,14 @@ class Recording:
         what = f"{lane} {kind}" if lane else kind
         return LabError(text("lab.not_seen", seconds=f"{waited:g}", what=what, seen=seen))
 
-    def timeline(self, title: str) -> Timeline:
-        """The picture of what has been seen; ``title`` is one line."""
-        return Timeline(self._events, title)
+    def timeline(self, title: str, *, renewals: Collection[str] = ()) -> Timeline:
+        """The picture of what has been seen; ``title`` is one line.
+
+        Renewals are drawn for the lanes named (``"AB"``): where they are not the point, a slow machine must
+        not add any to a stored picture.
+        """
+        drawn = [event for event in self._events if event.kind != "renewed" or event.lane in renewals]
+        return Timeline(drawn, title)
 
     def __repr__(self) -> str:
         return f"Recording({self.counts})"

@@ -55,8 +55,8 @@ class Timeline:
         return f"Timeline({self.title})"
 
     def _ipython_display_(self) -> None:
-        notebook.show(svg=self.svg())
-        notebook.show(markdown=self.markdown())
+        notebook.show_picture(self.svg(), text("timeline.not_shown", title=self.title))
+        notebook.show_markdown(self.markdown())
 
 
 def live_svg(events: Sequence[Event], title: str, now: float) -> str:

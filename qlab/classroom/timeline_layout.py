@@ -15,7 +15,8 @@ from qlab.classroom.timeline_text import label, text_width, word
 
 LEFT, TOP, GAP = 96.0, 58.0, 8.0
 ROW, BAR, LEASE = 18.0, 26.0, 10.0  # heights: a line of labels, an attempt, a lease
-STEP, MARGIN = 40.0, 24.0
+STEP, MARGIN = 34.0, 24.0
+Row = tuple[str, str]  # a line of labels: which lane, and "away", "facing", "bar0" or "lease0"
 LIVE_WIDTH, LIVE_SPAN = 860.0, 4.0  # the live view shows at least these seconds
 
 
@@ -35,7 +36,7 @@ class Label:
 class Wish:
     """A label before its column is known: ``offset`` is where its left edge lies from the column."""
 
-    row: tuple[str, str]
+    row: Row
     text: str
     width: float
     offset: float
@@ -144,53 +145,68 @@ def _lane(layout: Layout, name: str, top: float, *, above: bool) -> Lane:
 
 def _wishes(layout: Layout, index: int, event: Event) -> list[Wish]:
     """The labels (and the room for symbols) that one event asks for."""
-    text, lane = label(event, layout.story.jobs), event.lane
+    said, lane = label(event, layout.story.jobs), event.lane
     away, facing, marks = (lane, "away"), (lane, "facing"), (BROKER, "facing")
     match event.kind:
         case "taken":
-            attempt, lease = _taken_here(layout, index)
             owner = word("lease_of", lane=lane, claim=event.claim)
-            return [_starts((lane, f"bar{attempt}"), text, 6), _starts((BROKER, f"lease{lease}"), owner, 0)]
+            attempt, lease = _taken_here(layout, index)
+            return [_starts(_bar_row(lane, attempt), said, 6), _starts(_lease_row(lease), owner, 0)]
         case "effect":
-            return [_room((lane, f"bar{_bar(layout, lane, index)}"), 24)]
+            return [_room(_bar_row(lane, _bar(layout, lane, index)), 24)]
         case "died":
-            bar = (lane, f"bar{_bar(layout, lane, index)}")
-            cut = [_room(facing, 8), _starts(facing, word("lost_ack"), 12)]
-            lost = cut if layout.story.attempt(lane, index) else []
-            silent = [_starts((BROKER, f"lease{t}"), word("silent"), 4) for t in _silenced(layout, index)]
-            return [_middle(away, text, strong=True), _room(bar, 26), *lost, *silent]
+            working = layout.story.attempt(lane, index) is not None
+            lost = [_room(facing, 8), _starts(facing, word("lost_ack"), 12)] if working else []
+            cross = _room(_bar_row(lane, _bar(layout, lane, index)), 26)
+            return [_middle(away, said, strong=True), cross, *lost, *_silence(layout, index)]
         case "paused":
-            silent = [_starts((BROKER, f"lease{t}"), word("silent"), 4) for t in _silenced(layout, index)]
-            return [_middle(away, text, strong=True), *silent]
-        case "expired" if not _explained(layout, index):
-            text = word("silent_to_the_end")
-            row = (BROKER, f"lease{_lease_track(layout, index, event)}")
-            return [Wish(row, text, text_width(text), 4 - text_width(text))]
+            return [_middle(away, said, strong=True), *_silence(layout, index)]
         case "expired" | "renewed":
-            return [_middle((BROKER, f"lease{_lease_track(layout, index, event)}"), text)]
+            row = _lease_row(_lease_track(layout, index))
+            if event.kind == "renewed" or _explained(layout, index):
+                return [_middle(row, said)]
+            return [_ends(row, word("silent_to_the_end"), 4)]
         case "stalled":
-            row = (BROKER, f"lease{stalled_track(layout, event)}")
-            return [_room(row, 24), Wish(marks, text, text_width(text), -text_width(text) - 6, True)]
+            row = _lease_row(stalled_track(layout, event))
+            return [_room(row, 24), _ends(marks, said, -6, strong=True)]
         case "completed" | "failed" | "retried" | "lock-lost" if lane != BROKER:
-            lease = (BROKER, f"lease{_lease_track(layout, index, event)}")
-            crossed = [_room(marks, 8), _room(lease, 12)]  # the line from this worker to the broker
-            return [_room(facing, 8), Wish(facing, text, text_width(text), 7, True), *crossed]
+            crossed = [_room(marks, 8), _room(_lease_row(_lease_track(layout, index)), 12)]
+            return [_room(facing, 8), _starts(facing, said, 7, strong=True), *crossed]
         case "added" | "failed" | "retried":
-            return [_middle(marks, text, strong=event.kind == "failed")]
+            return [_middle(marks, said, strong=event.kind == "failed")]
         case "stopped":
             return []
-    return [_middle(away, text)]
+    return [_middle(away, said)]
 
 
-def _starts(row: tuple[str, str], text: str, offset: float) -> Wish:
-    return Wish(row, text, text_width(text), offset)
+def _silence(layout: Layout, index: int) -> list[Wish]:
+    """The remark on each lease whose owner falls silent here."""
+    leases = enumerate(layout.story.leases)
+    tracks = [layout.lease_track[number] for number, lease in leases if lease.silent == index]
+    return [_starts(_lease_row(track), word("silent"), 4) for track in tracks]
 
 
-def _middle(row: tuple[str, str], text: str, *, strong: bool = False) -> Wish:
+def _bar_row(lane: str, track: int) -> Row:
+    return (lane, f"bar{track}")
+
+
+def _lease_row(track: int) -> Row:
+    return (BROKER, f"lease{track}")
+
+
+def _starts(row: Row, text: str, offset: float, *, strong: bool = False) -> Wish:
+    return Wish(row, text, text_width(text), offset, strong)
+
+
+def _ends(row: Row, text: str, offset: float, *, strong: bool = False) -> Wish:
+    return Wish(row, text, text_width(text), offset - text_width(text), strong)
+
+
+def _middle(row: Row, text: str, *, strong: bool = False) -> Wish:
     return Wish(row, text, text_width(text), -text_width(text) / 2, strong)
 
 
-def _room(row: tuple[str, str], width: float) -> Wish:
+def _room(row: Row, width: float) -> Wish:
     return Wish(row, "", width, -width / 2)
 
 
@@ -207,7 +223,7 @@ def _bar(layout: Layout, lane: str, index: int) -> int:
     return 0
 
 
-def _lease_track(layout: Layout, index: int, event: Event) -> int:
+def _lease_track(layout: Layout, index: int) -> int:
     for number, lease in enumerate(layout.story.leases):
         if lease.end == index or index in lease.renewals:
             return layout.lease_track[number]
@@ -224,21 +240,12 @@ def stalled_track(layout: Layout, event: Event) -> int:
 
 
 def _explained(layout: Layout, index: int) -> bool:
-    """Whether a death or a pause in the picture already says why the lease that ends here was silent."""
-    events = layout.story.events
-    for lease in layout.story.leases:
-        if lease.end == index and lease.silent is not None:
-            return events[lease.silent].kind != "renewed"
-    return False
-
-
-def _silenced(layout: Layout, index: int) -> list[int]:
-    leases = enumerate(layout.story.leases)
-    return [layout.lease_track[number] for number, lease in leases if lease.silent == index]
+    """Whether the picture already says what came before the silence: a death, a pause, the last renewals."""
+    return any(lease.end == index and lease.silent is not None for lease in layout.story.leases)
 
 
 def _columns_by_order(layout: Layout, wishes: list[list[Wish]]) -> None:
-    edges: dict[tuple[str, str], float] = {}
+    edges: dict[Row, float] = {}
     x = LEFT + MARGIN - STEP
     for asked in wishes:
         x += STEP
@@ -250,7 +257,7 @@ def _columns_by_order(layout: Layout, wishes: list[list[Wish]]) -> None:
     layout.width = max([x + STEP, LEFT + 420, *edges.values()]) + MARGIN
 
 
-def _baseline(layout: Layout, row: tuple[str, str]) -> float:
+def _baseline(layout: Layout, row: Row) -> float:
     lane = layout.lanes[row[0]]
     if row[1] == "away":
         return lane.away
@@ -265,7 +272,7 @@ def _place_labels(layout: Layout, wishes: list[list[Wish]], *, drop: bool) -> No
     """Turn wishes into labels; ``drop`` leaves out those that would cover a symbol or an earlier label."""
     asked = [(x, wish) for x, wanted in zip(layout.xs, wishes, strict=True) for wish in wanted]
     asked.sort(key=lambda pair: bool(pair[1].text))  # symbols are there in any case: they come first
-    used: list[tuple[tuple[str, str], float, float]] = []
+    used: list[tuple[Row, float, float]] = []
     for x, wish in asked:
         left = max(LEFT + 2, min(x + wish.offset, layout.width - 10 - wish.width))
         right = left + wish.width

@@ -1,6 +1,7 @@
 """The command line. Each command imports what it needs when it runs, so that a worker starts fast."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,6 +16,10 @@ def main(arguments: Sequence[str], course: Mapping[str, Command]) -> int:
         return commands[options.command](options)
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`... | head`); the interpreter must not write to it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _parser() -> argparse.ArgumentParser:

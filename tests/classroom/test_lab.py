@@ -95,7 +95,7 @@ async def test_a_job_goes_through_a_real_process_and_is_recorded(lab: Lab, queue
         assert await job.wait_until_finished(10) == "fine"
     assert worker.exit_code == 0
     assert run.counts == {"runs": 1, "charges": 1, "acks": 1, "refused": 0, "stalled": 0}
-    kinds = [(event.kind, event.lane) for event in run.events]
+    kinds = [(event.kind, event.lane) for event in run.events if event.kind != "renewed"]
     assert kinds == [
         ("added", "broker"),
         ("started", "A"),
@@ -221,3 +221,12 @@ async def test_a_rewritten_worker_file_is_the_one_that_runs(lab: Lab, queue: Que
 async def test_the_folder_of_the_lab_is_its_own(lab: Lab) -> None:
     assert lab.folder.stat().st_mode & 0o077 == 0
     assert Path(lab.write_worker("work.py", WORKER)).parent == lab.folder
+
+
+async def test_without_its_watcher_a_lab_starts_nothing_and_still_closes(lab: Lab, queue: Queue) -> None:
+    lab._watcher._process.kill()
+    lab._watcher._process.wait()
+    with pytest.raises(LabError, match="Tiến trình canh gác của phòng thí nghiệm đã bị tắt"):
+        await lab.start_worker("work:worker", "A")
+    await lab.close()
+    assert not lab.folder.exists()

@@ -91,6 +91,8 @@ async def test_renewals_are_seen_as_the_deadline_rises(
         await job.wait_until_finished(10)
         await run.seen("completed")
     assert run.counts["stalled"] == 0
+    assert "gia hạn" not in run.timeline("t").text()
+    assert "A gia hạn khoá đều đặn." in run.timeline("t", renewals="A").text()
 
 
 async def test_a_lease_that_runs_out_is_seen_with_its_owner(

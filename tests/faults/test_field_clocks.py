@@ -81,7 +81,7 @@ async def test_h10_a_delay_and_a_backoff_are_measured_by_the_server(
 
 @pytest.mark.parametrize("skew", SKEWS)
 async def test_h10_a_rate_limit_is_measured_by_the_server(queue, ledger, start_process, produce, skew):
-    """Set once from a producer and once from a handler, each with a wrong clock; neither is cut or drawn out."""
+    """Set by a producer and by a handler, each with a wrong clock: neither is cut or drawn out."""
     await connected(start_process, skew=-skew)
     before = await now(queue)
     await produce(skew, "limit", 1)

@@ -30,7 +30,7 @@ def worker_on(server, handler, **options):
 
 
 async def keep_adding(queue, entries):
-    """Add each entry for sure: while Redis is away `add` says so at once, and is repeated with the same id."""
+    """Add each for sure: while Redis is away `add` says so at once, and is repeated with the same id."""
     refused = 0
     for name, data, options in entries:
         while True:

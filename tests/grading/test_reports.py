@@ -142,3 +142,18 @@ def test_h27_thirty_submissions_eight_of_them_bad(tmp_path: Path, pg_dsn: str) -
             assert (points, {mistakes}) == ("0", BAD[name][1])
         else:
             assert (points, mistakes) == ("10", "")
+
+
+def test_a_class_outside_the_course_is_graded_and_none_of_its_code_is_run(
+    tmp_path: Path, pg_dsn: str
+) -> None:
+    """pytest would take a folder after a space for one of tests, and run its conftest.py."""
+    submissions, report = tmp_path / "lớp A", tmp_path / "report"
+    hand_in(submissions, "An")
+    (submissions / "conftest.py").write_text("raise SystemExit('the conftest of a student was run')")
+    command = [sys.executable, "-m", "pytest", "--submissions", str(submissions)]
+    done = subprocess.run(
+        [*command, f"--submissions-report={report}"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert book(report)["An"]["points"] == "10"

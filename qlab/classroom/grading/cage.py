@@ -59,6 +59,7 @@ class Cage:
 
     def close(self) -> int:
         """As `kill_all`, and remove the folder."""
-        left = self.kill_all()
-        shutil.rmtree(self.folder, ignore_errors=True)
-        return left
+        try:
+            return self.kill_all()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
