@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Self
 
-from qlab import payload
+from qlab import payload, schedule
 from qlab.connection import Clock, Connection, RedisLike
 from qlab.errors import BulkAddError, QueueBusy
 from qlab.job import STATES, Job, JobRecord, read_record
@@ -158,6 +159,63 @@ class Queue:
         In a handler, follow it by `raise RateLimitError`, which gives the job back uncounted.
         """
         await self.connection.call("set_gate", verb="limit", ms=milliseconds(duration, "duration"))
+
+    async def upsert_job_scheduler(
+        self,
+        scheduler_id: str,
+        name: str,
+        data: Any = None,
+        *,
+        pattern: str | None = None,
+        tz: str | None = None,
+        every: Seconds | None = None,
+        missed: schedule.Missed = "once",
+        limit: int = 1,
+        **options: Any,
+    ) -> schedule.Schedule:
+        """Make a schedule, or change the one with this id; an unchanged one is not moved.
+
+        It ticks by a cron `pattern` of five fields in the zone `tz`, or `every` so many seconds from now.
+        Each nominal tick adds one job with `name`, `data` and `options` (attempts, backoff, priority,
+        timeout, remove_on_...), whatever the number of processes; `job.scheduled_for` is its nominal time.
+        Ticks need a running worker. For those that nobody saw, `missed` is "skip" (none of them runs),
+        "once" (the latest one) or "all" (the latest `limit`).
+
+        Raises ValueError for a pattern, zone or interval that can not tick.
+        """
+        template = NewJob.make(name, data, self._max_data, **options)
+        if template.delay or template.own_id or template.deduplicate:
+            raise ValueError("the job of a schedule has no delay, job_id or deduplicate of its own")
+        now = await self.connection.now_ms()
+        made = schedule.make(
+            check_job_id(scheduler_id), template, pattern=pattern, tz=tz, every=every, missed=missed,
+            limit=limit, now=now,
+        )  # fmt: skip
+        next_tick, _ = await self.connection.call(
+            "upsert_schedule", made.fields(), id=made.id, spec=made.spec, next=made.tick_after(now)
+        )
+        return replace(made, next=next_tick)
+
+    async def get_job_schedulers(self) -> list[schedule.Schedule]:
+        """All schedules, the one that ticks next first."""
+        found = []
+        for scheduler_id, tick in await self.connection.client.zrange(
+            self.keys["schedules"], 0, -1, withscores=True
+        ):
+            stored = await self.connection.command("HGETALL", f"{self.keys['schedule']}:{scheduler_id}")
+            if stored:
+                found.append(schedule.Schedule.from_hash(scheduler_id, stored, int(tick)))
+        return found
+
+    async def remove_job_scheduler(self, scheduler_id: str) -> bool:
+        """Remove a schedule; jobs that it has made stay. True if there was one."""
+        removed = await self.connection.transaction(
+            [
+                ("ZREM", self.keys["schedules"], check_job_id(scheduler_id)),
+                ("DEL", f"{self.keys['schedule']}:{scheduler_id}"),
+            ]
+        )
+        return bool(removed[0])
 
     async def clean(self, state: str, *, older_than: Seconds = 0, limit: int | None = None) -> list[str]:
         """Remove jobs of one state, the oldest first, and return their ids.
