@@ -1,10 +1,13 @@
 """One queue on one Redis: the client, the names of the keys, the clock, and errors in plain words."""
 
+import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+import hiredis
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -21,6 +24,7 @@ RedisLike = str | redis.asyncio.Redis | None
 Clock = Callable[[], float]
 
 SOCKET_TIMEOUT = 4.5
+"""Seconds for one command and its answer. redis-py's own limit would make a task of each write."""
 CONNECT_TIMEOUT = 3.0
 LOST = (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)
 
@@ -57,12 +61,9 @@ class Connection:
         self.listener = Listener(self)
         self._checked = False
 
-    def open_client(
-        self, *, single: bool = False, socket_timeout: float = SOCKET_TIMEOUT
-    ) -> redis.asyncio.Redis:
+    def open_client(self, *, single: bool = False) -> redis.asyncio.Redis:
         """A client of its own to the same Redis; `single` keeps one connection and the order of commands."""
         connection_class, settings = self._settings
-        settings = settings | {"socket_timeout": socket_timeout}
         pool = redis.asyncio.ConnectionPool(connection_class=connection_class, **settings)
         return redis.asyncio.Redis.from_pool(pool) if not single else _single(pool)
 
@@ -76,19 +77,14 @@ class Connection:
         """Run a script. Raises RedisUnavailable when the server cannot be reached."""
         if not self._checked:
             await self.check()
-        try:
-            return await scripts.call(on or self.client, self.keys, name, rest, now=self.now(), **fixed)
-        except LOST as error:
-            raise self.unavailable(error) from error
+        client = on or self.client
+        return await self._reach(scripts.call(client, self.keys, name, rest, now=self.now(), **fixed))
 
     async def command(self, *words: Any, on: redis.asyncio.Redis | None = None) -> Any:
         """Run a plain command. Raises RedisUnavailable when the server cannot be reached."""
         if not self._checked:
             await self.check()
-        try:
-            return await (on or self.client).execute_command(*words)  # type: ignore[no-untyped-call]
-        except LOST as error:
-            raise self.unavailable(error) from error
+        return await self._reach((on or self.client).execute_command(*words))  # type: ignore[no-untyped-call]
 
     async def now_ms(self) -> int:
         """Milliseconds since the epoch, on the clock that the scripts use."""
@@ -101,27 +97,34 @@ class Connection:
         """Run plain commands in one MULTI/EXEC, so that their answers are of one moment."""
         if not self._checked:
             await self.check()
+        async with self.client.pipeline(transaction=True) as pipe:
+            for words in commands:
+                pipe.execute_command(*words)
+            return list(await self._reach(pipe.execute()))
+
+    async def _reach(self, answer: Awaitable[Any]) -> Any:
         try:
-            async with self.client.pipeline(transaction=True) as pipe:
-                for words in commands:
-                    pipe.execute_command(*words)
-                return list(await pipe.execute())
+            async with asyncio.timeout(SOCKET_TIMEOUT):
+                return await answer
         except LOST as error:
             raise self.unavailable(error) from error
 
     async def delete_all(self) -> None:
         """Delete every key of the queue."""
-        async for key in self.client.scan_iter(match=self.keys["*"], count=1000):
-            await self.command("UNLINK", key)
+        cursor = 0
+        while True:
+            cursor, keys = await self.command("SCAN", cursor, "MATCH", self.keys["*"], "COUNT", 1000)
+            if keys:
+                await self.command("UNLINK", *keys)
+            if cursor == 0:
+                return
 
     async def check(self) -> None:
         """Make sure that this is a Redis and that the queue in it has our key schema."""
         try:
             meta = self.keys["meta"]
-            await self.client.hsetnx(meta, "schema", SCHEMA_VERSION)
-            found = str(await self.client.hget(meta, "schema"))
-        except LOST as error:
-            raise self.unavailable(error) from error
+            await self._reach(self.client.hsetnx(meta, "schema", SCHEMA_VERSION))
+            found = str(await self._reach(self.client.hget(meta, "schema")))
         except ResponseError as error:
             raise RedisUnavailable(f"Redis at {self.address} refused a command: {error}") from error
         if found != SCHEMA_VERSION:
@@ -143,6 +146,8 @@ class Connection:
         """The error to raise when the client could not talk to the server."""
         if isinstance(error, InvalidResponse):
             return RedisUnavailable(f"what answers at {self.address} is not a Redis; check QLAB_REDIS_URL")
+        if isinstance(error, TimeoutError) and not str(error):
+            error = TimeoutError(f"no answer within {SOCKET_TIMEOUT:g} s")
         return RedisUnavailable(
             f"cannot reach Redis at {self.address} ({type(error).__name__}: {error}); "
             "is it running, and is QLAB_REDIS_URL right?"
@@ -168,9 +173,22 @@ def _settings(given: RedisLike) -> tuple[type, dict[str, Any]]:
         "decode_responses": True,
         "retry": Retry(NoBackoff(), 0),
         "retry_on_error": [],
+        "socket_timeout": None,
         "socket_connect_timeout": CONNECT_TIMEOUT,
     }
-    return pool.connection_class, pool.connection_kwargs | ours
+    return _packed_by_hiredis(pool.connection_class), pool.connection_kwargs | ours  # type: ignore[arg-type]
+
+
+@cache
+def _packed_by_hiredis(connection_class: type) -> type:
+    """The connection class with commands packed in C: the asyncio client of redis-py does it in Python,
+    argument by argument, and a trip of the pump has a hundred arguments."""
+
+    class Packed(connection_class):  # type: ignore[misc]
+        def pack_command(self, *words: Any) -> list[bytes]:
+            return [hiredis.pack_command((*words[0].split(), *words[1:]))]
+
+    return Packed
 
 
 def _single(pool: redis.asyncio.ConnectionPool) -> redis.asyncio.Redis:

@@ -9,8 +9,7 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from qlab import payload, retention
 from qlab.errors import DelayedError, LockLost, PayloadError, RateLimitError, UnrecoverableError
@@ -21,9 +20,8 @@ Handler = Callable[[Job], Any]
 log = logging.getLogger("qlab.worker")
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
-    """How a job ended, as the script `settle` reads it."""
+class Settlement(NamedTuple):
+    """How a job ended: the seven words that the script `settle` reads."""
 
     kind: str
     job_id: str
@@ -32,10 +30,6 @@ class Settlement:
     text: str = ""
     stack: str = ""
     extra: str = ""
-
-    def arguments(self) -> list[Any]:
-        """The seven words for the script."""
-        return [self.kind, self.job_id, self.claim, self.attempts, self.text, self.stack, self.extra]
 
 
 def check_handler(handler: object) -> Handler:
@@ -64,10 +58,11 @@ async def execute(job: Job, handler: Handler, threads: ThreadPoolExecutor | None
     Being cancelled by the worker gives the job back; every other way to end, also SystemExit or a
     CancelledError of the job's own, is a failure of the job and not of the worker.
     """
-    limit = job.record.timeout
     try:
-        async with asyncio.timeout(limit / 1000 if limit else None) as clock:
+        if (limit := job.record.timeout) is None:
             value = await (_in_thread(job, handler, threads) if threads else handler(job))
+        else:
+            value = await _within(limit, job, handler, threads)
         text = payload.encode_result(value)
     except PayloadError as error:
         return failure(job, error, final=True)
@@ -86,12 +81,20 @@ async def execute(job: Job, handler: Handler, threads: ThreadPoolExecutor | None
     except DelayedError as error:
         delay = str(milliseconds(error.delay, "delay"))
         return Settlement("delay", job.id, job.claim, job.attempts_made, extra=delay)
-    except TimeoutError as error:
-        return failure(job, too_long(limit) if clock.expired() else error)
     except BaseException as error:
         return failure(job, error)
     keep = job.record.keep_completed or retention.COMPLETED
     return Settlement("completed", job.id, job.claim, job.attempts_made + 1, text, "", keep)
+
+
+async def _within(limit: int, job: Job, handler: Handler, threads: ThreadPoolExecutor | None) -> Any:
+    try:
+        async with asyncio.timeout(limit / 1000) as clock:
+            return await (_in_thread(job, handler, threads) if threads else handler(job))
+    except TimeoutError:
+        if clock.expired():
+            raise too_long(limit) from None
+        raise
 
 
 def too_long(limit: int | None) -> TimeoutError:

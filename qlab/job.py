@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from qlab import events, payload
 from qlab.connection import Connection
@@ -18,8 +17,7 @@ _NUMBERS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(NamedTuple):
     """What the hash of a job holds. Times are milliseconds since the epoch on the server's clock.
 
     `data`, `return_value` and `progress` are JSON texts as they are stored.
@@ -54,15 +52,13 @@ class JobRecord:
     @classmethod
     def from_hash(cls, job_id: str, stored: dict[str, str]) -> JobRecord:
         """The record of a hash as Redis gives it; fields that this version does not know are left out."""
-        known = {
-            name: int(value) if name in _NUMBERS else value
-            for name, value in stored.items()
-            if name in _FIELDS and value is not None
-        }
-        return cls(job_id, **known)  # type: ignore[arg-type]
+        known = {name: _TYPES[name](value) for name, value in stored.items() if name in _TYPES}
+        return cls(job_id, **known)
 
 
-_FIELDS = {field.name for field in fields(JobRecord)} - {"id"}
+_TYPES: dict[str, Any] = {
+    name: int if name in _NUMBERS else str for name in JobRecord._fields if name != "id"
+}
 
 
 class Job:

@@ -53,6 +53,7 @@ class Keys:
         self.prefix = prefix
         self.queue = check_queue_name(queue)
         self.base = f"{prefix}:{{{queue}}}:"
+        self._full: dict[tuple[str, ...], list[str]] = {}
 
     def __getitem__(self, name: str) -> str:
         """The full key of `name`, for example `keys["waiting"]`."""
@@ -61,3 +62,9 @@ class Keys:
     def job(self, job_id: str) -> str:
         """The key of the hash of one job."""
         return f"{self.base}job:{job_id}"
+
+    def full(self, names: tuple[str, ...]) -> list[str]:
+        """The full keys of `names` for a script; `job` is what the keys of all jobs begin with."""
+        if names not in self._full:
+            self._full[names] = [self.job("") if name == "job" else self[name] for name in names]
+        return self._full[names]

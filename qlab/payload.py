@@ -11,6 +11,7 @@ from qlab.errors import PayloadError
 
 DEFAULT_LIMIT = 64 * 1024
 _MAX_TEXT = 16_000
+_STRICT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def encode(value: Any, *, what: str = "data", limit: int = DEFAULT_LIMIT) -> str:
@@ -31,7 +32,7 @@ def encode(value: Any, *, what: str = "data", limit: int = DEFAULT_LIMIT) -> str
 def encode_result(value: Any, *, what: str = "result", limit: int = DEFAULT_LIMIT) -> str:
     """As `encode`, but a tuple may become a list: the work of the handler is done, so be lenient."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _STRICT.encode(value)
         size = len(text.encode())
     except UnicodeEncodeError:
         raise PayloadError(f"{what} holds a lone surrogate, which is not valid Unicode") from None

@@ -14,7 +14,6 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from qlab import scripts
 from qlab.connection import Connection
 from qlab.errors import LockLost, RedisUnavailable, SchemaMismatch
 from qlab.execute import Settlement, put_back
@@ -30,7 +29,8 @@ BLOCK = 3.0
 RECONNECT = (0.1, 0.2, 0.5, 1.0)
 """Seconds between tries while Redis is away; the last one goes on for ever."""
 
-_FIELDS = scripts.fields("take")
+MOST = 1000
+"""Jobs that one trip settles or takes at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +138,12 @@ class Pump:
         """Make one trip; return how many jobs it took. A trip that got no reply is made again as it was."""
         if self._trip is None:
             self._number += 1
-            want = self._concurrency - self._running if self.taking else 0
-            self._trip = _Trip(self._number, self._ended, want)
-            self._ended, self._look = [], False
+            want = min(self._concurrency - self._running, MOST) if self.taking else 0
+            self._trip = _Trip(self._number, self._ended[:MOST], want)
+            self._ended, self._look = self._ended[MOST:], False
         trip = self._trip
         due, outcomes, taken = await self._connection.call(
-            "settle_and_take", [word for one in trip.settlements for word in one.arguments()],
+            "settle_and_take", [word for one in trip.settlements for word in one],
             on=self._client, token=self._token, worker=self._worker, lock=self._lock_ms,
             trip=trip.number, want=trip.want, count=len(trip.settlements),
         )  # fmt: skip
@@ -153,6 +153,8 @@ class Pump:
             log.info("worker %s is connected to %s", self._worker, self._connection.address)
         self._settled(zip(trip.settlements, outcomes, strict=True))
         self._accept(taken)
+        if len(taken) == trip.want and self._has_room():
+            self._look = True  # it took all that it asked for, so there may be more
         self._set_timer(due)
         return len(taken)
 
@@ -168,9 +170,9 @@ class Pump:
                 self._hooks.fire(settlement.kind, job, settlement.text)
 
     def _accept(self, taken: list[Any]) -> None:
-        for job_id, values in taken:
-            stored = dict(zip(_FIELDS, values, strict=True))
-            stored |= {"state": "active", "worker": self._worker}
+        for job_id, claim, pairs in taken:
+            stored = dict(zip(pairs[::2], pairs[1::2], strict=True))
+            stored |= {"state": "active", "worker": self._worker, "claim": claim}
             job = Job(JobRecord.from_hash(job_id, stored), self._connection, holder=self._holder)
             self.held[job_id, job.claim] = job
             self._running += 1
@@ -183,10 +185,12 @@ class Pump:
         if due >= 0:
             self._timer = asyncio.get_running_loop().call_later((due + 1) / 1000, self.look)
 
+    def _has_room(self) -> bool:
+        return self.taking and self._running < self._concurrency
+
     async def _wait(self) -> None:
         """Sleep until a job has ended, a token came, or a delayed job is due."""
-        room = self.taking and self._running < self._concurrency
-        if room and (self._watching is None or self._watching.done()):
+        if self._has_room() and (self._watching is None or self._watching.done()):
             self._watching = asyncio.create_task(self._watch(), name="qlab-wake")
         await self._kick.wait()
         self._kick.clear()

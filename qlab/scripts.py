@@ -9,7 +9,6 @@ The header comments are read here, so that they cannot drift from the code:
   varies in length follows them.
 - `USES t u` composes an entry script of transitions, in this order; `NEEDS t` says that a transition calls
   others, which the entry script then has to list before it.
-- `FIELDS a b` is a list of hash fields, in Lua the table FIELDS, in Python `fields(name)`.
 """
 
 import hashlib
@@ -31,7 +30,6 @@ class _File:
     argv: tuple[str, ...] | None
     uses: tuple[str, ...]
     needs: tuple[str, ...]
-    fields: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -48,26 +46,22 @@ class Script:
         """`numkeys key ... arg ...` for EVALSHA. Raises TypeError when the header says otherwise."""
         if tuple(fixed) != self.argv:
             raise TypeError(f"script {self.name} takes {self.argv}, not {tuple(fixed)}")
-        return [len(self.keys), *[_key(keys, name) for name in self.keys], *fixed.values(), *rest]
-
-
-def _key(keys: Keys, name: str) -> str:
-    return keys.job("") if name == "job" else keys[name]
+        return [len(self.keys), *keys.full(self.keys), *fixed.values(), *rest]
 
 
 @cache
 def _read(name: str) -> _File:
     source = (files("qlab") / "lua" / f"{name}.lua").read_text(encoding="utf-8")
-    header = {"KEYS": "", "USES": "", "NEEDS": "", "FIELDS": ""}
+    header = {"KEYS": "", "USES": "", "NEEDS": ""}
     argv = None
     for line in source.splitlines():
-        if match := re.fullmatch(r"-- (KEYS|ARGV|USES|NEEDS|FIELDS) (.+)", line):
+        if match := re.fullmatch(r"-- (KEYS|ARGV|USES|NEEDS) (.+)", line):
             if match[1] == "ARGV":
                 argv = tuple(match[2].split())
             else:
                 header[match[1]] = match[2]
     parts = {key: tuple(text.split()) for key, text in header.items()}
-    return _File(source, parts["KEYS"], argv, parts["USES"], parts["NEEDS"], parts["FIELDS"])
+    return _File(source, parts["KEYS"], argv, parts["USES"], parts["NEEDS"])
 
 
 @cache
@@ -85,16 +79,9 @@ def script(name: str) -> Script:
     lines = [f"local {key} = KEYS[{n}]" for n, key in enumerate(keys, 1)]
     lines += [f"local {arg} = ARGV[{n}]" for n, arg in enumerate(entry.argv, 1)]
     for part in parts:
-        if part.fields:
-            lines.append("local FIELDS = {" + ", ".join(f"'{field}'" for field in part.fields) + "}")
         lines.append(part.source)
     source = "\n".join(lines)
     return Script(name, keys, entry.argv, source, hashlib.sha1(source.encode()).hexdigest())
-
-
-def fields(name: str) -> tuple[str, ...]:
-    """The hash fields that the transition `name` returns, in order."""
-    return _read(name).fields
 
 
 async def call(client: Any, keys: Keys, name: str, rest: list[Any] | None = None, **fixed: Any) -> Any:

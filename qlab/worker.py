@@ -140,13 +140,14 @@ class Worker:
         return self._pump
 
     async def _run_jobs(self, pump: Pump) -> None:
+        task = asyncio.current_task()
         while True:
             job = await pump.inbox.get()
             if self._sandbox is not None:
                 pump.ended(job, await self._sandbox.run(job))
             else:
                 pump.ended(job, await execute(job, self._handler, self._threads))
-            if (task := asyncio.current_task()) and task.cancelling():
+            if task is not None and task.cancelling():
                 return
 
     async def close(self, timeout: Seconds | None = None) -> None:

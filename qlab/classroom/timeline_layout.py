@@ -15,7 +15,7 @@ from qlab.classroom.timeline_text import label, text_width, word
 
 LEFT, TOP, GAP = 96.0, 58.0, 8.0
 ROW, BAR, LEASE = 18.0, 26.0, 10.0  # heights: a line of labels, an attempt, a lease
-STEP, MARGIN = 40.0, 24.0
+STEP, MARGIN = 34.0, 24.0
 Row = tuple[str, str]  # a line of labels: which lane, and "away", "facing", "bar0" or "lease0"
 LIVE_WIDTH, LIVE_SPAN = 860.0, 4.0  # the live view shows at least these seconds
 
@@ -240,12 +240,8 @@ def stalled_track(layout: Layout, event: Event) -> int:
 
 
 def _explained(layout: Layout, index: int) -> bool:
-    """Whether a death or a pause in the picture already says why the lease that ends here was silent."""
-    events = layout.story.events
-    for lease in layout.story.leases:
-        if lease.end == index and lease.silent is not None:
-            return events[lease.silent].kind != "renewed"
-    return False
+    """Whether the picture already says what came before the silence: a death, a pause, the last renewals."""
+    return any(lease.end == index and lease.silent is not None for lease in layout.story.leases)
 
 
 def _columns_by_order(layout: Layout, wishes: list[list[Wish]]) -> None:

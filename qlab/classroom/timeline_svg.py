@@ -12,6 +12,9 @@ from qlab.classroom.timeline_legend import legend
 from qlab.classroom.timeline_symbols import DARK, WORKERS, bar, coin, cross, cut, defs, styles, triangle
 from qlab.classroom.timeline_text import lane_name
 
+WIDEST = 940.0
+"""Pixels; a wider picture is scaled down, since notebooks cut off what does not fit."""
+
 
 def draw(layout: Layout, title: str, sentences: Iterable[str], *, axis: str) -> str:
     """The whole picture.  ``sentences`` become its text equivalent, ``axis`` says what the axis means."""
@@ -20,9 +23,11 @@ def draw(layout: Layout, title: str, sentences: Iterable[str], *, axis: str) -> 
     body = "".join(_parts(layout, mark))
     signs, below = legend(layout, {event.kind for event in layout.story.events}, mark)
     width, height = f"{layout.width:.0f}", f"{below:.0f}"
+    scale = min(1.0, WIDEST / layout.width)
     opening = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" style="max-width:100%;height:auto" role="img" aria-labelledby="t{mark} d{mark}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        f'width="{layout.width * scale:.0f}" height="{below * scale:.0f}" '
+        f'style="max-width:100%;height:auto" aria-labelledby="t{mark} d{mark}" '
         'font-family="system-ui, \'DejaVu Sans\', sans-serif" font-size="12">'
     )
     words = f'<title id="t{mark}">{escape(title)}</title><desc id="d{mark}">{escape(told)}</desc>'

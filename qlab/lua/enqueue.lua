@@ -7,7 +7,10 @@ local function enqueue(id, delay, at, priority, fields)
   local born = redis.call('HGET', job .. id, 'birth')
   if born then return {id, born, 1} end
   local birth = emit('added', id, at)
-  redis.call('HSET', job .. id, 'birth', birth, 'added_at', at, unpack(fields))
-  if delay > 0 then postpone(id, delay, at) else line_up(id, priority, false) end
+  if delay > 0 then
+    postpone(id, delay, at, 'birth', birth, 'added_at', at, unpack(fields))
+  else
+    line_up(id, priority, false, 'birth', birth, 'added_at', at, unpack(fields))
+  end
   return {id, birth, 0}
 end

@@ -7,10 +7,31 @@
 local RESULT_MS, RESULT_MAX = 60000, 1000
 local rules = {}
 
+-- keep is `age in ms:count`, either part empty for "no limit"; count 0 removes just the job itself. Jobs with
+-- the same rule are put away together: after its last `finish` a script calls `put_away`, once.
+local function finish(set, id, at, keep)
+  local same = rules[set .. keep]
+  if not same then
+    same = {set = set, keep = keep, ids = {}, members = {}}
+    rules[set .. keep] = same
+  end
+  same.ids[#same.ids + 1] = id
+  same.members[#same.members + 1] = at
+  same.members[#same.members + 1] = id
+end
+
 -- Results are kept by birth: another job with the same id never answers for this one.
-local function keep_result(id)
-  local fields = redis.call('HMGET', job .. id, 'birth', 'state', 'return_value', 'failed_reason')
-  redis.call('HSET', results, fields[1], fields[2] .. ':' .. (fields[3] or fields[4] or ''))
+local function remove_finished(ids)
+  if #ids == 0 then return end
+  local kept = {}
+  for n, id in ipairs(ids) do
+    ids[n] = job .. id
+    local fields = redis.call('HMGET', ids[n], 'birth', 'state', 'return_value', 'failed_reason')
+    kept[#kept + 1] = fields[1]
+    kept[#kept + 1] = fields[2] .. ':' .. (fields[3] or fields[4] or '')
+  end
+  redis.call('HSET', results, unpack(kept))
+  redis.call('DEL', unpack(ids))
 end
 
 local function turn_results_over()
@@ -18,45 +39,36 @@ local function turn_results_over()
   if left == -1 then
     redis.call('PEXPIRE', results, 2 * RESULT_MS)
   elseif left >= 0 and left < RESULT_MS or redis.call('HLEN', results) > RESULT_MAX then
+    redis.call('UNLINK', results_old) -- a large hash is freed outside this script
     redis.call('RENAME', results, results_old)
   end
 end
 
-local function remove_finished(set, ids)
-  for n, id in ipairs(ids) do
-    keep_result(id)
-    ids[n] = job .. id
-  end
-  if #ids > 0 then redis.call('DEL', unpack(ids)) end
-end
-
--- keep is `age in ms:count`, either part empty for "no limit"; count 0 removes just the job itself.
-local function finish(set, id, at, keep)
-  if string.sub(keep, -2) == ':0' then
-    remove_finished(set, {id})
-  else
-    redis.call('ZADD', set, at, id)
-  end
-  rules[set .. ' ' .. keep] = {set, keep}
-end
-
--- Once a script, after its last `finish`: each rule of the jobs that ended, once.
-local function apply_retention(at)
-  for _, rule in pairs(rules) do
-    local set, age, count = rule[1], string.match(rule[2], '^(%d*):(%d*)$')
-    if count ~= '' and count ~= '0' then
-      local excess = math.min(redis.call('ZCARD', set) - tonumber(count), 1000)
-      if excess > 0 then
-        remove_finished(set, redis.call('ZRANGE', set, 0, excess - 1))
-        redis.call('ZREMRANGEBYRANK', set, 0, excess - 1)
-      end
+local function retain(set, age, count, at)
+  if count ~= '' then
+    local excess = math.min(redis.call('ZCARD', set) - tonumber(count), 1000)
+    if excess > 0 then
+      remove_finished(redis.call('ZRANGE', set, 0, excess - 1))
+      redis.call('ZREMRANGEBYRANK', set, 0, excess - 1)
     end
-    if age ~= '' then
-      local old = redis.call('ZRANGEBYSCORE', set, '-inf', at - tonumber(age), 'LIMIT', 0, 1000)
-      if #old > 0 then
-        remove_finished(set, old)
-        redis.call('ZREMRANGEBYRANK', set, 0, #old - 1)
-      end
+  end
+  if age ~= '' then
+    local old = redis.call('ZRANGEBYSCORE', set, '-inf', at - tonumber(age), 'LIMIT', 0, 1000)
+    if #old > 0 then
+      redis.call('ZREMRANGEBYRANK', set, 0, #old - 1)
+      remove_finished(old)
+    end
+  end
+end
+
+local function put_away(at)
+  for _, same in pairs(rules) do
+    local age, count = string.match(same.keep, '^(%d*):(%d*)$')
+    if count == '0' then
+      remove_finished(same.ids)
+    else
+      redis.call('ZADD', same.set, unpack(same.members))
+      retain(same.set, age, count, at)
     end
   end
   if next(rules) then turn_results_over() end

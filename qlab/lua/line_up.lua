@@ -1,19 +1,20 @@
 -- line_up: put a job where workers take from: waiting, or prioritized if it has a priority.
 -- KEYS waiting prioritized sequence
 -- Invariant: within one priority the order is that of arrival; `head` puts a job in front of its class. The
--- member of prioritized is `<place in line>:<id>`, and the hash's `place` names it.
+-- member of prioritized is `<place in line>:<id>`, and the hash's `place` names it. What follows `head` are more
+-- fields for the hash, written with its state.
 
-local function line_up(id, priority, head)
+local function line_up(id, priority, head, ...)
   if not priority then
     redis.call(head and 'LPUSH' or 'RPUSH', waiting, id)
-    redis.call('HSET', job .. id, 'state', 'waiting')
+    redis.call('HSET', job .. id, 'state', 'waiting', ...)
     return
   end
   local n = redis.call('INCR', sequence)
   -- '-' sorts before every digit, and the later of two that go to the head sorts before the earlier.
   local member = (head and string.format('-%016d', 1e15 - n) or string.format('%016d', n)) .. ':' .. id
   redis.call('ZADD', prioritized, priority, member)
-  redis.call('HSET', job .. id, 'state', 'prioritized', 'place', member)
+  redis.call('HSET', job .. id, 'state', 'prioritized', 'place', member, ...)
 end
 
 local function id_of(member)
@@ -29,5 +30,6 @@ end
 
 -- Tell an idle worker if there is something that it may take.
 local function wake_if_work(at)
+  if somebody_is_told() then return end
   if (redis.call('LLEN', waiting) > 0 or redis.call('ZCARD', prioritized) > 0) and shut_for(at) == 0 then wake_one() end
 end

@@ -13,13 +13,17 @@ local function emit(event, id, at, ...)
   return redis.call('XADD', events, 'MAXLEN', '~', 10000, '*', 'event', event, 'job', id, 'at', at, ...)
 end
 
--- Leave one token for one idle worker; it passes the token on if there is more to do than it can take.
-local function wake_one()
-  if redis.call('LLEN', wake) == 0 then redis.call('RPUSH', wake, '1') end
+-- One token is left for one idle worker; it passes the token on if there is more to do than it can take.
+local function somebody_is_told()
+  return redis.call('LLEN', wake) > 0
 end
 
--- A job is held exactly while its hash has the token of its holder; the claim number tells one holding
--- from the next by the same worker.
+local function wake_one()
+  if not somebody_is_told() then redis.call('RPUSH', wake, '1') end
+end
+
+-- A job is held exactly while its hash has the token of its holder (otherwise it is empty); the claim number
+-- tells one holding from the next by the same worker.
 local function holds(id, token, claim)
   local held = redis.call('HMGET', job .. id, 'token', 'claim')
   return held[1] == token and held[2] == claim

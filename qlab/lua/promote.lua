@@ -18,10 +18,9 @@ local function promote(at)
 end
 
 -- Milliseconds until a worker should look again without being woken: when the next delayed job is due or a
--- rate limit ends; -1 if there is nothing to wait for.
-local function until_next_look(at)
-  local soonest = shut_for(at)
-  if soonest == 0 then soonest = math.huge end
+-- rate limit ends (`shut` ms from now, see shut_for); -1 if there is nothing to wait for.
+local function until_next_look(at, shut)
+  local soonest = shut > 0 and shut or math.huge
   local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
   if first[2] then soonest = math.min(soonest, math.max(0, tonumber(first[2]) - at)) end
   return soonest == math.huge and -1 or soonest

@@ -25,11 +25,10 @@ for _, one in ipairs(expired) do
   local id = one.id
   local old = redis.call('HMGET', job .. id, 'worker', 'claim', 'keep_failed')
   redis.call('ZREM', active, id)
-  redis.call('HDEL', job .. id, 'token')
   emit('stalled', id, at, 'worker', old[1], 'claim', old[2])
   local too_often = redis.call('HINCRBY', job .. id, 'stalled_counter', 1) > tonumber(max_stalled)
   if too_often then
-    redis.call('HSET', job .. id, 'state', 'failed', 'finished_at', at,
+    redis.call('HSET', job .. id, 'state', 'failed', 'token', '', 'finished_at', at,
       'failed_reason', 'job stalled more than allowable limit')
     emit('failed', id, at)
     finish(failed, id, at, old[3] or ':')
@@ -38,6 +37,6 @@ for _, one in ipairs(expired) do
   end
   found[#found + 1] = {id, too_often and 1 or 0}
 end
-apply_retention(at)
+put_away(at)
 wake_if_work(at)
 return found

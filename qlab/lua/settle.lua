@@ -2,52 +2,54 @@
 -- NEEDS finish postpone come_back
 -- KEYS active completed failed
 -- Invariant: only the holder (token and claim) may end a job, and it ends once; everybody else changes nothing
--- but gets 'lock-lost'.
+-- but gets 'lock-lost'. After the last `settle` of a script, `leave_active` takes the jobs out of active.
 
-local ends = {}
+local ends, settled = {}, {}
 
-function ends.completed(id, at, attempts, value, _, keep, who)
-  redis.call('HSET', job .. id, 'state', 'completed', 'attempts_made', attempts, 'finished_at', at, 'return_value', value)
-  redis.call('HDEL', job .. id, 'token', 'failed_reason', 'stacktrace')
-  emit('completed', id, at, unpack(who))
+function ends.completed(id, at, attempts, value, _, keep, worker, claim)
+  redis.call('HSET', job .. id, 'state', 'completed', 'token', '', 'attempts_made', attempts, 'finished_at', at,
+    'return_value', value)
+  emit('completed', id, at, 'worker', worker, 'claim', claim)
   finish(completed, id, at, keep)
 end
 
-function ends.failed(id, at, attempts, reason, stack, keep, who)
-  redis.call('HSET', job .. id, 'state', 'failed', 'attempts_made', attempts, 'finished_at', at,
+function ends.failed(id, at, attempts, reason, stack, keep, worker, claim)
+  redis.call('HSET', job .. id, 'state', 'failed', 'token', '', 'attempts_made', attempts, 'finished_at', at,
     'failed_reason', reason, 'stacktrace', stack)
-  redis.call('HDEL', job .. id, 'token')
-  emit('failed', id, at, unpack(who))
+  emit('failed', id, at, 'worker', worker, 'claim', claim)
   finish(failed, id, at, keep)
 end
 
 -- The attempt failed and there is another one, after `delay` ms.
-function ends.retrying(id, at, attempts, reason, stack, delay, who)
+function ends.retrying(id, at, attempts, reason, stack, delay, worker, claim)
   redis.call('HSET', job .. id, 'attempts_made', attempts, 'failed_reason', reason, 'stacktrace', stack)
-  redis.call('HDEL', job .. id, 'token')
-  emit('retrying', id, at, unpack(who))
-  if tonumber(delay) > 0 then postpone(id, tonumber(delay), at) else come_back(id, at) end
+  emit('retrying', id, at, 'worker', worker, 'claim', claim)
+  if tonumber(delay) > 0 then postpone(id, tonumber(delay), at, 'token', '') else come_back(id, at) end
 end
 
 -- The handler wants to go on later, after `delay` ms: no attempt is counted.
 function ends.delay(id, at, _, _, _, delay)
-  redis.call('HDEL', job .. id, 'token')
-  postpone(id, math.max(1, tonumber(delay)), at)
+  postpone(id, math.max(1, tonumber(delay)), at, 'token', '')
 end
 
 -- The worker gives the job back unfinished (it is shutting down, or the queue is limited): no attempt is counted.
 ends['put-back'] = function(id, at)
-  redis.call('HDEL', job .. id, 'token')
   come_back(id, at)
 end
 
 local function settle(kind, id, claim, at, token, worker, attempts, text, stack, extra)
-  local who = {'worker', worker, 'claim', claim}
-  if not holds(id, token, claim) then
-    emit('lock-lost', id, at, unpack(who))
+  local held = redis.call('HMGET', job .. id, 'token', 'claim', 'failed_reason')
+  if held[1] ~= token or held[2] ~= claim then
+    emit('lock-lost', id, at, 'worker', worker, 'claim', claim)
     return 'lock-lost'
   end
-  redis.call('ZREM', active, id)
-  ends[kind](id, at, attempts, text, stack, extra, who)
+  -- What an earlier attempt left behind is no part of a success.
+  if held[3] and kind == 'completed' then redis.call('HDEL', job .. id, 'failed_reason', 'stacktrace') end
+  ends[kind](id, at, attempts, text, stack, extra, worker, claim)
+  settled[#settled + 1] = id
   return 'ok'
+end
+
+local function leave_active()
+  if #settled > 0 then redis.call('ZREM', active, unpack(settled)) end
 end

@@ -2,21 +2,26 @@
 -- USES finish line_up postpone come_back settle promote take
 -- KEYS pump
 -- ARGV now token worker lock trip want count
--- then for each of `count` settlements: kind, id, claim, attempts made, text, stack, extra (see settle)
--- Returns {ms until the worker should look by itself or -1, outcomes of the settlements, jobs taken}.
+-- then for each of `count` settlements (1,000 or less): kind, id, claim, attempts made, text, stack, extra (see
+-- settle)
+-- Returns {ms until the worker should look by itself or -1, outcomes of the settlements, jobs taken (see take)}.
 -- Invariant: one trip number acts once. A worker that did not see the reply asks again with the same number and
 -- gets the same answer, so a lost reply neither orphans a batch nor settles twice.
 
 local at, memory = now_ms(now), pump .. ':' .. token
 
-local last = redis.call('HMGET', memory, 'trip', 'outcomes', 'taken')
-if last[1] and tonumber(last[1]) >= tonumber(trip) then
-  local outcomes, taken = {}, {}
-  for word in string.gmatch(last[2], '%S+') do outcomes[#outcomes + 1] = word end
-  for id, claim in string.gmatch(last[3], '(%S+) (%d+)') do
-    if holds(id, token, claim) then taken[#taken + 1] = taken_before(id) end
+-- The memory of a trip is `trip|outcomes|id claim id claim ...`.
+local last = redis.call('GET', memory)
+if last then
+  local before, outcomes_then, taken_then = string.match(last, '^(%d+)|([^|]*)|(.*)$')
+  if tonumber(before) >= tonumber(trip) then
+    local outcomes, taken = {}, {}
+    for word in string.gmatch(outcomes_then, '%S+') do outcomes[#outcomes + 1] = word end
+    for id, claim in string.gmatch(taken_then, '(%S+) (%d+)') do
+      if holds(id, token, claim) then taken[#taken + 1] = {id, claim, redis.call('HGETALL', job .. id)} end
+    end
+    return {until_next_look(at, shut_for(at)), outcomes, taken}
   end
-  return {until_next_look(at), outcomes, taken}
 end
 
 local outcomes = {}
@@ -25,16 +30,18 @@ for n = 1, tonumber(count) do
   outcomes[n] = settle(ARGV[i], ARGV[i + 1], ARGV[i + 2], at, token, worker,
     ARGV[i + 3], ARGV[i + 4], ARGV[i + 5], ARGV[i + 6])
 end
-apply_retention(at)
+leave_active()
+put_away(at)
 promote(at)
-local taken = take(tonumber(want), at, tonumber(lock), token, worker)
-local due = until_next_look(at)
+local shut, taken = shut_for(at), {}
+if shut == 0 and want ~= '0' then taken = take(tonumber(want), at, tonumber(lock), token, worker) end
+local due = until_next_look(at, shut)
 
 -- What this worker has no room for, another one may take.
-wake_if_work(at)
+if shut == 0 then wake_if_work(at) end
 
 local lent = {}
-for n, one in ipairs(taken) do lent[n] = one[1] .. ' ' .. one[2][3] end
-redis.call('HSET', memory, 'trip', trip, 'outcomes', table.concat(outcomes, ' '), 'taken', table.concat(lent, ' '))
-redis.call('PEXPIRE', memory, math.max(60000, 2 * tonumber(lock)))
+for n, one in ipairs(taken) do lent[n] = one[1] .. ' ' .. one[2] end
+redis.call('SET', memory, trip .. '|' .. table.concat(outcomes, ' ') .. '|' .. table.concat(lent, ' '),
+  'PX', math.max(60000, 2 * tonumber(lock)))
 return {due, outcomes, taken}

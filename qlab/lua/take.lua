@@ -1,9 +1,9 @@
--- take: lend up to `want` jobs to a worker, each with a new claim and a lease.
+-- take: lend up to `want` jobs (1,000 or less) to a worker, each with a new claim and a lease.
 -- NEEDS line_up
 -- KEYS active
--- FIELDS name data claim attempts attempts_made stalled_counter backoff timeout keep_completed keep_failed birth added_at
 -- Invariant: a job is in active exactly while its hash has a token; claims of one job only rise. Jobs without a
--- priority come first, then the lowest number. A paused or limited queue lends nothing.
+-- priority come first, then the lowest number. The caller lends nothing while the queue is paused or limited.
+-- Returns for each job {id, claim, fields and values of its hash before it was taken}.
 
 local function next_ids(want)
   local ids = redis.call('LPOP', waiting, want) or {}
@@ -17,26 +17,27 @@ local function next_ids(want)
   return ids
 end
 
+local function claim_of(stored)
+  for n = 1, #stored, 2 do
+    if stored[n] == 'claim' then return stored[n + 1] end
+  end
+  return 0
+end
+
 local function take(want, at, lock, token, worker)
   local taken, leases = {}, {}
-  if want == 0 or shut_for(at) > 0 then return taken end
   for _, id in ipairs(next_ids(want)) do
-    local fields = redis.call('HMGET', job .. id, unpack(FIELDS))
-    if fields[1] then
-      fields[3] = tostring((tonumber(fields[3]) or 0) + 1)
-      redis.call('HSET', job .. id, 'state', 'active', 'token', token, 'claim', fields[3], 'worker', worker,
+    local stored = redis.call('HGETALL', job .. id)
+    if stored[1] then
+      local claim = tostring(claim_of(stored) + 1)
+      redis.call('HSET', job .. id, 'state', 'active', 'token', token, 'claim', claim, 'worker', worker,
         'processed_at', at)
-      emit('active', id, at, 'worker', worker, 'claim', fields[3])
+      emit('active', id, at, 'worker', worker, 'claim', claim)
       leases[#leases + 1] = at + lock
       leases[#leases + 1] = id
-      taken[#taken + 1] = {id, fields}
+      taken[#taken + 1] = {id, claim, stored}
     end
   end
   if #taken > 0 then redis.call('ZADD', active, unpack(leases)) end
   return taken
-end
-
--- The job as `take` gave it, for a worker that did not see the reply.
-local function taken_before(id)
-  return {id, redis.call('HMGET', job .. id, unpack(FIELDS))}
 end

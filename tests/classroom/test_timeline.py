@@ -222,3 +222,11 @@ def test_it_is_shown_as_a_picture_and_as_text(capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr().out
     assert "[A bị giết] Chạy ô này để thấy hình" in shown
     assert "1. Broker ghi việc vào hàng đợi." in shown
+
+
+def test_a_long_run_is_scaled_down_to_what_a_notebook_shows() -> None:
+    root = ET.fromstring(Timeline(random_run(1, 80), "t").svg())
+    _, _, width, height = map(float, (root.get("viewBox") or "").split())
+    assert width > 940
+    assert root.get("width") == "940"
+    assert abs(float(root.get("height") or 0) - height * 940 / width) < 1

@@ -106,7 +106,7 @@ class QueueMachine(RuleBasedStateMachine):
                 trip=self.trips[worker], want=want, count=len(settlements),
             )  # fmt: skip
             assert outcomes == expected
-            assert [job_id for job_id, _ in got] == taken
+            assert [job_id for job_id, _, _ in got] == taken
         self.claims += [(job_id, worker, self.model.jobs[job_id].claim) for job_id in taken]
 
     @rule(worker=WORKERS)

@@ -36,7 +36,7 @@ async def check_invariants(redis, keys: Keys) -> None:
     assert set(places) == set(hashes)
     for job_id, stored in hashes.items():
         assert places[job_id] == [stored["state"]], job_id
-        assert ("token" in stored) == (stored["state"] == "active"), job_id
+        assert bool(stored.get("token")) == (stored["state"] == "active"), job_id
         assert ("place" in stored) == (stored["state"] in ("delayed", "prioritized")), job_id
 
 

@@ -51,6 +51,20 @@ async def test_something_that_is_not_a_redis_is_named_as_such():
                 pass
 
 
+async def test_a_server_that_never_answers_is_given_up(monkeypatch):
+    async def silence(reader, writer):
+        await reader.read()
+        writer.close()
+
+    monkeypatch.setattr("qlab.connection.SOCKET_TIMEOUT", 0.3)
+    server = await asyncio.start_server(silence, "127.0.0.1", 0)
+    async with server:
+        queue = Queue("q", f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        with pytest.raises(RedisUnavailable, match=r"no answer within 0\.3 s"):
+            await asyncio.wait_for(queue.add("a"), 3)
+        await queue.close()
+
+
 async def test_a_worker_without_redis_says_so_once_and_keeps_trying(caplog):
     async def handler(job):
         return None

@@ -6,7 +6,6 @@ from importlib.resources import files
 import pytest
 
 from qlab import scripts
-from qlab.job import JobRecord
 from qlab.keys import Keys
 
 NAMES = sorted(path.name.removesuffix(".lua") for path in (files("qlab") / "lua").iterdir())
@@ -54,7 +53,3 @@ def test_a_call_that_differs_from_the_header_is_refused():
 def test_a_transition_cannot_be_called():
     with pytest.raises(ValueError, match="transition"):
         scripts.script("take")
-
-
-def test_the_fields_that_take_returns_are_fields_of_a_record():
-    assert set(scripts.fields("take")) <= set(JobRecord.__dataclass_fields__)
