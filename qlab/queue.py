@@ -199,10 +199,13 @@ class Queue:
     async def get_job_schedulers(self) -> list[schedule.Schedule]:
         """All schedules, the one that ticks next first."""
         found = []
-        for scheduler_id, tick in await self.connection.client.zrange(
-            self.keys["schedules"], 0, -1, withscores=True
-        ):
-            stored = await self.connection.command("HGETALL", f"{self.keys['schedule']}:{scheduler_id}")
+        for scheduler_id in await self.connection.command("ZRANGE", self.keys["schedules"], 0, -1):
+            stored, tick = await self.connection.transaction(
+                [
+                    ("HGETALL", f"{self.keys['schedule']}:{scheduler_id}"),
+                    ("ZSCORE", self.keys["schedules"], scheduler_id),
+                ]
+            )
             if stored:
                 found.append(schedule.Schedule.from_hash(scheduler_id, stored, int(tick)))
         return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from qlab.connection import Connection
 from qlab.cron import check_cron, next_cron_tick, next_interval_tick
@@ -50,7 +50,7 @@ class Schedule:
         return next_interval_tick(self.anchor, self.every or 1, moment)
 
     def to_run(self, nominal: int, now: int) -> list[int]:
-        """The nominal ticks, from the due one `nominal` up to `now`, that get a job, by the policy `missed`."""
+        """The nominal ticks from `nominal`, which is due, up to `now` that get a job, by the policy."""
         following = self.tick_after(nominal)
         if following > now:
             late = now - nominal
@@ -68,7 +68,8 @@ class Schedule:
         """As the hash of the schedule keeps them."""
         stored = {
             "name": self.name, "data": self.data, "pattern": self.pattern, "tz": self.tz, "every": self.every,
-            "anchor": self.anchor, "missed": self.missed, "limit": self.limit, "options": json.dumps(self.options),
+            "anchor": self.anchor, "missed": self.missed, "limit": self.limit,
+            "options": json.dumps(self.options),
         }  # fmt: skip
         return [word for pair in stored.items() if pair[1] is not None for word in pair]
 
@@ -78,8 +79,10 @@ class Schedule:
         every = stored.get("every")
         return cls(
             schedule_id, stored["name"], stored["data"], stored.get("pattern"), stored.get("tz"),
-            None if every is None else int(every), int(stored["anchor"]), stored["missed"],  # type: ignore[arg-type]
-            int(stored["limit"]), json.loads(stored["options"]), stored["spec"], next_tick, int(stored["count"]),
+            None if every is None else int(every), int(stored["anchor"]),
+            cast(Missed, stored["missed"]),
+            int(stored["limit"]), json.loads(stored["options"]), stored["spec"], next_tick,
+            int(stored["count"]),
         )  # fmt: skip
 
 
@@ -104,23 +107,33 @@ def make(
     kept = limit if missed == "all" else 1
     spec = json.dumps([template.name, template.data, template.options, pattern, tz, interval, missed, kept])
     return Schedule(
-        schedule_id, template.name, template.data, pattern, tz, interval, now, missed, kept, template.options, spec
+        schedule_id,
+        template.name,
+        template.data,
+        pattern,
+        tz,
+        interval,
+        now,
+        missed,
+        kept,
+        template.options,
+        spec,
     )
 
 
 async def run_due(connection: Connection) -> int:
-    """Settle every tick that is due; return how many jobs were added."""
+    """Settle every tick that is due; return how many this call settled."""
     now, due = await connection.call("due_schedules")
-    added = 0
+    settled = 0
     for schedule_id, nominal, flat in due:
         stored = dict(zip(flat[::2], flat[1::2], strict=True))
         try:
-            added += await _settle(connection, Schedule.from_hash(schedule_id, stored, int(nominal)), now)
+            settled += await _settle(connection, Schedule.from_hash(schedule_id, stored, int(nominal)), now)
         except (RedisUnavailable, OSError):
             raise
-        except Exception:
-            log.exception("schedule %s of queue %s can not tick", schedule_id, connection.keys.queue)
-    return added
+        except Exception as error:
+            log.error("schedule %s of queue %s can not tick: %s", schedule_id, connection.keys.queue, error)
+    return settled
 
 
 async def _settle(connection: Connection, schedule: Schedule, now: int) -> int:
@@ -129,7 +142,12 @@ async def _settle(connection: Connection, schedule: Schedule, now: int) -> int:
     for tick in ticks:
         job = NewJob.for_tick(schedule.id, tick, schedule.name, schedule.data, schedule.options)
         words += job.arguments()
-    settled = await connection.call(
-        "tick", words, id=schedule.id, spec=schedule.spec, nominal=schedule.next, next=schedule.tick_after(now)
+    settled: int = await connection.call(
+        "tick",
+        words,
+        id=schedule.id,
+        spec=schedule.spec,
+        nominal=schedule.next,
+        next=schedule.tick_after(now),
     )
-    return len(ticks) if settled else 0
+    return settled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -11,7 +12,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
+from redis.exceptions import RedisError
+
+from qlab import schedule
 from qlab.connection import Clock, Connection, RedisLike
+from qlab.errors import RedisUnavailable
 from qlab.execute import Handler, check_handler, execute, runs_on_loop
 from qlab.hooks import Hooks
 from qlab.keys import check_job_id
@@ -117,6 +122,7 @@ class Worker:
         self._tasks += [
             asyncio.create_task(self._leases.renew_for_ever(), name="qlab-renew"),
             asyncio.create_task(self._leases.recover_for_ever(), name="qlab-recover"),
+            asyncio.create_task(self._tick_for_ever(pump), name="qlab-schedules"),
         ]
         return self
 
@@ -138,6 +144,20 @@ class Worker:
         for _ in range(self.concurrency):
             self._runners.add(asyncio.create_task(self._run_jobs(self._pump), name="qlab-runner"))
         return self._pump
+
+    async def _tick_for_ever(self, pump: Pump) -> None:
+        pause = 0.05
+        while True:
+            await pump.tick_due.wait()
+            pump.tick_due.clear()
+            settled = 0
+            with contextlib.suppress(RedisUnavailable, RedisError):  # the pump reports it
+                settled = await schedule.run_due(self.connection)
+            # Nothing settled: somebody else was first, or a schedule is broken; do not ask for ever.
+            pause = 0.05 if settled else min(pause * 2, 5.0)
+            if not settled:
+                await asyncio.sleep(pause)
+            pump.look()
 
     async def _run_jobs(self, pump: Pump) -> None:
         task = asyncio.current_task()
