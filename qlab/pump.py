@@ -19,6 +19,7 @@ from qlab.errors import LockLost, RedisUnavailable, SchemaMismatch
 from qlab.execute import Settlement, put_back
 from qlab.hooks import Hooks
 from qlab.job import Job, JobRecord
+from qlab.limiter import Limiter
 from qlab.tasks import end
 
 log = logging.getLogger("qlab.worker")
@@ -51,9 +52,10 @@ class Pump:
         lock_ms: int,
         concurrency: int,
         hooks: Hooks,
+        limiter: Limiter | None = None,
     ) -> None:
         self._connection, self._worker, self._token, self._lock_ms = connection, worker, token, lock_ms
-        self._concurrency, self._hooks = concurrency, hooks
+        self._concurrency, self._hooks, self._limiter = concurrency, hooks, limiter
         self._holder = f"{token} {worker}"
         self.inbox: asyncio.Queue[Job] = asyncio.Queue()
         self.held: dict[tuple[str, int], Job] = {}
@@ -138,6 +140,9 @@ class Pump:
 
     async def step(self) -> int:
         """Make one trip; return how many jobs it took. A trip that got no reply is made again as it was."""
+        if self._limiter is not None:
+            await self._limiter.store(self._connection)
+            self._limiter = None
         if self._trip is None:
             self._number += 1
             want = min(self._concurrency - self._running, MOST) if self.taking else 0

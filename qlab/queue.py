@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Self
 
-from qlab import payload, schedule
+from qlab import limiter, payload, schedule
 from qlab.connection import Clock, Connection, RedisLike
 from qlab.errors import BulkAddError, QueueBusy
 from qlab.job import STATES, Job, JobRecord, read_record
@@ -159,6 +159,15 @@ class Queue:
         In a handler, follow it by `raise RateLimitError`, which gives the job back uncounted.
         """
         await self.connection.call("set_gate", verb="limit", ms=milliseconds(duration, "duration"))
+
+    async def set_global_rate_limit(self, max: int, duration: Seconds) -> None:
+        """Start at most `max` jobs in each window of `duration` seconds, by all workers; see Limiter."""
+        await limiter.Limiter(max, duration).store(self.connection)
+
+    async def remove_global_rate_limit(self) -> None:
+        """Start jobs without a limit, from now on; it ends a `rate_limit` too."""
+        await limiter.remove(self.connection)
+        await self.connection.call("set_gate", verb="look", ms=0)
 
     async def upsert_job_scheduler(
         self,

@@ -21,6 +21,7 @@ from qlab.execute import Handler, check_handler, execute, runs_on_loop
 from qlab.hooks import Hooks
 from qlab.keys import check_job_id
 from qlab.lease import Leases
+from qlab.limiter import Limiter
 from qlab.pump import Pump
 from qlab.retry import Seconds, seconds
 from qlab.tasks import end
@@ -44,7 +45,8 @@ class Worker:
     `lock_duration` (seconds) is how long a job is lent; the lease is renewed every `lock_renew_time`
     (default: half of it) as long as the loop runs, so a job may take much longer than the lock. Every
     `stalled_interval` the worker looks for jobs whose lease ran out; a job that stalled more than
-    `max_stalled_count` times fails. `name` shows in the job and in the events.
+    `max_stalled_count` times fails. A `limiter` becomes the rule of the whole queue. `name` shows in the
+    job and in the events.
 
     Raises TypeError for a handler that cannot be called, ValueError for options that do not fit together.
     """
@@ -60,6 +62,7 @@ class Worker:
         lock_renew_time: Seconds | None = None,
         stalled_interval: Seconds = 30.0,
         max_stalled_count: int = 1,
+        limiter: Limiter | None = None,
         sandbox: bool = False,
         name: str | None = None,
         prefix: str | None = None,
@@ -82,6 +85,9 @@ class Worker:
             raise ValueError("stalled_interval must be more than 0 seconds")
         self.name = check_job_id(name) if name else f"{socket.gethostname()}-{os.getpid()}"
         self.connection = Connection(queue, redis, prefix, clock)
+        if limiter is not None and not isinstance(limiter, Limiter):
+            raise TypeError(f"limiter must be a Limiter(max, duration), not {limiter!r}")
+        self._limiter = limiter
         self._token = secrets.token_hex(8)
         self._pump: Pump | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -135,7 +141,9 @@ class Worker:
         if self._sandbox is None and not runs_on_loop(self._handler):
             self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix="qlab-job")
         lock_ms = int(self.lock_duration * 1000)
-        self._pump = Pump(self.connection, self.name, self._token, lock_ms, self.concurrency, self._hooks)
+        self._pump = Pump(
+            self.connection, self.name, self._token, lock_ms, self.concurrency, self._hooks, self._limiter
+        )
         self._leases = Leases(
             self.connection, self._pump, self.name, self._token, self._hooks,
             lock=self.lock_duration, renew=self.lock_renew_time,

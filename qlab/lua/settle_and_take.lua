@@ -1,5 +1,5 @@
 -- settle_and_take: the pump's only script. Settle what ended since the last trip, take what there is room for.
--- USES finish line_up postpone come_back settle promote take
+-- USES finish line_up postpone come_back settle promote limit take
 -- KEYS pump schedules
 -- ARGV now token worker lock trip want count
 -- then for each of `count` settlements (1,000 or less): kind, id, claim, attempts made, text, stack, extra (see
@@ -40,7 +40,11 @@ leave_active()
 put_away(at)
 promote(at)
 local shut, taken = shut_for(at), {}
-if shut == 0 and want ~= '0' then taken = take(tonumber(want), at, tonumber(lock), token, worker) end
+if shut == 0 and want ~= '0' then
+  taken = take(math.min(tonumber(want), allowed(at)), at, tonumber(lock), token, worker)
+  spend(#taken, at)
+  shut = shut_for(at)
+end
 local due = until_next_look(at, shut)
 
 -- What this worker has no room for, another one may take.
