@@ -30,6 +30,9 @@ BLOCK = 3.0
 RECONNECT = (0.1, 0.2, 0.5, 1.0)
 """Seconds between tries while Redis is away; the last one goes on for ever."""
 
+BEAT, BEAT_LIMIT = 1.0, 3.5
+"""Seconds between questions of a worker without a free slot, and for the answer: `healthy` is never older."""
+
 MOST = 1000
 """Jobs that one trip settles or takes at most."""
 
@@ -208,6 +211,18 @@ class Pump:
         except (RedisUnavailable, RedisError):
             self.healthy = False  # the trip that follows reports it
         self.look()
+
+    async def beat_for_ever(self) -> None:
+        """Ask Redis something while no slot is free: nothing else is on its way then that could fail."""
+        while True:
+            await asyncio.sleep(BEAT)
+            if self.healthy and (self._watching is None or self._watching.done()):
+                try:
+                    async with asyncio.timeout(BEAT_LIMIT):
+                        await self._connection.command("PING")
+                except (RedisUnavailable, RedisError, TimeoutError):
+                    self.healthy = False
+                    self.look()
 
     def _report(self, error: Exception, failures: int) -> None:
         if isinstance(error, SchemaMismatch):

@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("qlab.worker")
 
-FORCE_GRACE = 1.0
+FORCE_GRACE = 1.2
 """Seconds that a cancelled handler has for its `finally` before its job is given back without it."""
+
+LAST_CALL = 0.1
+"""Seconds for which a close waits for handlers that have ignored all that."""
 
 
 class Worker:
@@ -99,7 +102,7 @@ class Worker:
 
     @property
     def healthy(self) -> bool:
-        """The last trip to Redis went well."""
+        """Redis answers this worker: false at most 5 s after it has stopped to, true once it does again."""
         return self._pump is not None and self._pump.healthy
 
     def on(self, event: str, callback: Callable[..., Any]) -> None:
@@ -129,6 +132,7 @@ class Worker:
             asyncio.create_task(self._leases.renew_for_ever(), name="qlab-renew"),
             asyncio.create_task(self._leases.recover_for_ever(), name="qlab-recover"),
             asyncio.create_task(self._tick_for_ever(pump), name="qlab-schedules"),
+            asyncio.create_task(pump.beat_for_ever(), name="qlab-beat"),
         ]
         return self
 
@@ -189,7 +193,7 @@ class Worker:
             pump.stop_taking()
             await self._settle_all(pump, None if timeout is None else seconds(timeout, "timeout"))
             await end(self._tasks)
-        await end(self._runners, FORCE_GRACE)
+        await end(self._runners, LAST_CALL)
         if self._sandbox is not None:
             self._sandbox.close()
         if self._threads is not None:
@@ -225,14 +229,16 @@ class Worker:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def run(self) -> int:
+    def run(self, close_timeout: Seconds | None = None) -> int:
         """Work until SIGTERM or SIGINT, then close gracefully; a second signal gives running jobs back.
 
-        Returns the exit code. For a process of its own: `python -m qlab worker module:attribute`.
+        So does the end of `close_timeout` (seconds; None: no limit). Set it below the time after which
+        whoever sent the signal kills the process. Returns the exit code. For a process of its own:
+        `python -m qlab worker module:attribute`.
         """
         from qlab.runner import run_worker
 
-        return run_worker(self)
+        return run_worker(self, None if close_timeout is None else seconds(close_timeout, "close_timeout"))
 
 
 def _sandbox(handler: Handler) -> Sandbox:

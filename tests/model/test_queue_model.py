@@ -131,7 +131,9 @@ class QueueMachine(RuleBasedStateMachine):
             "remove": state != "active", "retry": state in ("completed", "failed"),
             "change_delay": state == "delayed", "promote": state == "delayed",
         }  # fmt: skip
-        arguments = [0.7] if verb == "change_delay" else []
+        arguments = {"change_delay": [0.7], "retry": ["failed"]}.get(verb, [])
+        if verb == "retry" and state == "completed":
+            arguments = ["completed"]
         if not fits[verb]:
             with pytest.raises(JobStateError):
                 self.run(getattr(job, verb)(*arguments))
