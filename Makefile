@@ -9,7 +9,7 @@ PARALLEL := -n 2 --dist loadfile
 TIE := qlab/embedded/tie.py direct $$PPID 15 -1 -1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-quick test-slow check notebooks bench start handout doctor board clean reset
+.PHONY: help setup lab test test-quick test-slow check notebooks bench kill-test start handout doctor board clean reset
 
 help: ## list the targets
 	@echo 'make lab      the lessons: opens JupyterLab (LAB_ARGS="--no-browser --port=18999" are handed to it)'
@@ -22,7 +22,8 @@ help: ## list the targets
 	@echo 'make test-slow    the slow tests, one at a time'
 	@echo 'make check    style, types, imports, stored notebooks'
 	@echo 'make notebooks    run all lessons and solutions and store their outputs'
-	@echo 'make bench    measure qlab'
+	@echo 'make bench    measure qlab beside its peers (BENCH_ARGS="--quick")'
+	@echo 'make kill-test JOBS=10000 KILLS=10   kill workers at random and count; REDIS_RESTART=1 kills Redis too'
 	@echo 'make handout  pack the course without its solutions'
 	@echo 'make clean    delete caches; make reset  also the environment and your progress (never my/)'
 
@@ -52,7 +53,11 @@ notebooks: setup ## run and store
 	$(PY) -m qlab.classroom.notebooks
 
 bench: setup ## measure
-	$(PY) -m benchmarks
+	$(PY) -m benchmarks $(BENCH_ARGS)
+
+kill-test: setup ## one JSON line; fails when a promise is broken
+	@$(PY) -m qlab.testing.kill_test $(if $(JOBS),--jobs $(JOBS)) $(if $(KILLS),--kills $(KILLS)) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(REDIS_RESTART),--redis-restart)
 
 start: setup ## make start EX=ex04
 	@test -n "$(EX)" || { echo 'Name the exercise: make start EX=ex04' >&2; exit 1; }

