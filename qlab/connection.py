@@ -94,7 +94,14 @@ class Connection:
         client = on or self.client
         return await self._reach(on, lambda: client.execute_command(*words))  # type: ignore[no-untyped-call]
 
-    async def transaction(self, commands: list[tuple[str, str]]) -> list[Any]:
+    async def now_ms(self) -> int:
+        """Milliseconds since the epoch, on the clock that the scripts use."""
+        if given := self.now():
+            return int(given)
+        seconds, micros = await self.command("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def transaction(self, commands: list[tuple[str, ...]]) -> list[Any]:
         """Run plain commands in one MULTI/EXEC, so that their answers are of one moment."""
         if not self._checked:
             await self.check()

@@ -13,7 +13,7 @@ from qlab.retry import Seconds, milliseconds, seconds
 STATES = ("waiting", "prioritized", "active", "delayed", "completed", "failed")
 _NUMBERS = {
     "attempts", "attempts_made", "stalled_counter", "claim", "added_at", "processed_at", "finished_at",
-    "priority", "timeout", "replays",
+    "priority", "timeout", "replays", "nominal",
 }  # fmt: skip
 
 
@@ -37,6 +37,8 @@ class JobRecord(NamedTuple):
     priority: int | None = None
     timeout: int | None = None
     backoff: str | None = None
+    scheduler: str | None = None
+    nominal: int | None = None
     keep_completed: str | None = None
     keep_failed: str | None = None
     added_at: int | None = None
@@ -154,6 +156,11 @@ class Job:
     def added_at(self) -> datetime | None:
         """When the job was added, on the server's clock."""
         return _time(self.record.added_at)
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """The nominal time of the tick that made this job, None if no schedule did."""
+        return _time(self.record.nominal)
 
     @property
     def finished_at(self) -> datetime | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -11,12 +12,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
+from redis.exceptions import RedisError
+
+from qlab import schedule
 from qlab.connection import Clock, Connection, RedisLike
-from qlab.errors import QlabError
+from qlab.errors import QlabError, RedisUnavailable
 from qlab.execute import Handler, check_handler, execute, runs_on_loop
 from qlab.hooks import Hooks
 from qlab.keys import check_job_id
 from qlab.lease import Leases
+from qlab.limiter import Limiter
 from qlab.pump import Pump
 from qlab.retry import Seconds, seconds
 from qlab.tasks import end
@@ -43,7 +48,8 @@ class Worker:
     `lock_duration` (seconds) is how long a job is lent; the lease is renewed every `lock_renew_time`
     (default: half of it) as long as the loop runs, so a job may take much longer than the lock. Every
     `stalled_interval` the worker looks for jobs whose lease ran out; a job that stalled more than
-    `max_stalled_count` times fails. `name` shows in the job and in the events.
+    `max_stalled_count` times fails. A `limiter` becomes the rule of the whole queue. `name` shows in the
+    job and in the events.
 
     Raises TypeError for a handler that cannot be called, ValueError for options that do not fit together.
     """
@@ -59,6 +65,7 @@ class Worker:
         lock_renew_time: Seconds | None = None,
         stalled_interval: Seconds = 30.0,
         max_stalled_count: int = 1,
+        limiter: Limiter | None = None,
         sandbox: bool = False,
         name: str | None = None,
         prefix: str | None = None,
@@ -81,6 +88,9 @@ class Worker:
             raise ValueError("stalled_interval must be more than 0 seconds")
         self.name = check_job_id(name) if name else f"{socket.gethostname()}-{os.getpid()}"
         self.connection = Connection(queue, redis, prefix, clock)
+        if limiter is not None and not isinstance(limiter, Limiter):
+            raise TypeError(f"limiter must be a Limiter(max, duration), not {limiter!r}")
+        self._limiter = limiter
         self._token = secrets.token_hex(8)
         self._pump: Pump | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -123,6 +133,7 @@ class Worker:
         self._tasks += [
             asyncio.create_task(self._leases.renew_for_ever(), name="qlab-renew"),
             asyncio.create_task(self._leases.recover_for_ever(), name="qlab-recover"),
+            asyncio.create_task(self._tick_for_ever(pump), name="qlab-schedules"),
             asyncio.create_task(pump.beat_for_ever(), name="qlab-beat"),
         ]
         for task in self._tasks:
@@ -146,7 +157,9 @@ class Worker:
         if self._sandbox is None and not runs_on_loop(self._handler):
             self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix="qlab-job")
         lock_ms = int(self.lock_duration * 1000)
-        self._pump = Pump(self.connection, self.name, self._token, lock_ms, self.concurrency, self._hooks)
+        self._pump = Pump(
+            self.connection, self.name, self._token, lock_ms, self.concurrency, self._hooks, self._limiter
+        )
         self._leases = Leases(
             self.connection, self._pump, self.name, self._token, self._hooks,
             lock=self.lock_duration, renew=self.lock_renew_time,
@@ -155,6 +168,20 @@ class Worker:
         for _ in range(self.concurrency):
             self._runners.add(asyncio.create_task(self._run_jobs(self._pump), name="qlab-runner"))
         return self._pump
+
+    async def _tick_for_ever(self, pump: Pump) -> None:
+        pause = 0.05
+        while True:
+            await pump.tick_due.wait()
+            pump.tick_due.clear()
+            settled = 0
+            with contextlib.suppress(RedisUnavailable, RedisError):  # the pump reports it
+                settled = await schedule.run_due(self.connection)
+            # Nothing settled: somebody else was first, or a schedule is broken; do not ask for ever.
+            pause = 0.05 if settled else min(pause * 2, 5.0)
+            if not settled:
+                await asyncio.sleep(pause)
+            pump.look()
 
     async def _run_jobs(self, pump: Pump) -> None:
         task = asyncio.current_task()

@@ -101,7 +101,7 @@ class QueueMachine(RuleBasedStateMachine):
             expected.append(self.model.settle(job_id, worker, claim, kind, delay))
         taken = self.model.take(worker, want)
         for _ in range(2 if repeat else 1):
-            _, outcomes, got = self.call(
+            _, outcomes, got, _ = self.call(
                 "settle_and_take", words, token=f"token-{worker}", worker=worker, lock=LOCK,
                 trip=self.trips[worker], want=want, count=len(settlements),
             )  # fmt: skip
