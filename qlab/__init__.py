@@ -23,6 +23,7 @@ from qlab.errors import (
     UnrecoverableError,
 )
 from qlab.job import Job, JobRecord
+from qlab.limiter import Limiter
 from qlab.new_job import Deduplicate
 from qlab.queue import Queue
 from qlab.queue_events import Event, QueueEvents
@@ -45,6 +46,7 @@ __all__ = [
     "JobRecord",
     "JobStateError",
     "Keep",
+    "Limiter",
     "LockLost",
     "PayloadError",
     "Queue",

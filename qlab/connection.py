@@ -1,6 +1,7 @@
 """One queue on one Redis: the client, the names of the keys, the clock, and errors in plain words."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable
 from functools import cache
@@ -26,6 +27,9 @@ Clock = Callable[[], float]
 SOCKET_TIMEOUT = 4.5
 """Seconds for one command and its answer. redis-py's own limit would make a task of each write."""
 CONNECT_TIMEOUT = 3.0
+MOST_CONNECTIONS = 100
+"""Commands on their way at once, if the URL or the client sets no `max_connections`; more wait for a turn."""
+_NO_LIMIT = contextlib.nullcontext()
 LOST = (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)
 
 
@@ -56,7 +60,8 @@ class Connection:
     ) -> None:
         self.keys = Keys(queue, prefix)
         self._clock = clock
-        self._settings = _settings(redis_or_url)
+        self._settings, most = _settings(redis_or_url)
+        self._turns = asyncio.Semaphore(most)
         self.client = self.open_client()
         self.listener = Listener(self)
         self._checked = False
@@ -64,7 +69,7 @@ class Connection:
     def open_client(self, *, single: bool = False) -> redis.asyncio.Redis:
         """A client of its own to the same Redis; `single` keeps one connection and the order of commands."""
         connection_class, settings = self._settings
-        pool = redis.asyncio.ConnectionPool(connection_class=connection_class, **settings)
+        pool = redis.asyncio.ConnectionPool(connection_class, max_connections=2**30, **settings)
         return redis.asyncio.Redis.from_pool(pool) if not single else _single(pool)
 
     def now(self) -> str:
@@ -78,27 +83,38 @@ class Connection:
         if not self._checked:
             await self.check()
         client = on or self.client
-        return await self._reach(scripts.call(client, self.keys, name, rest, now=self.now(), **fixed))
+        return await self._reach(
+            on, lambda: scripts.call(client, self.keys, name, rest, now=self.now(), **fixed)
+        )
 
     async def command(self, *words: Any, on: redis.asyncio.Redis | None = None) -> Any:
         """Run a plain command. Raises RedisUnavailable when the server cannot be reached."""
         if not self._checked:
             await self.check()
-        return await self._reach((on or self.client).execute_command(*words))  # type: ignore[no-untyped-call]
+        client = on or self.client
+        return await self._reach(on, lambda: client.execute_command(*words))  # type: ignore[no-untyped-call]
 
-    async def transaction(self, commands: list[tuple[str, str]]) -> list[Any]:
+    async def now_ms(self) -> int:
+        """Milliseconds since the epoch, on the clock that the scripts use."""
+        if given := self.now():
+            return int(given)
+        seconds, micros = await self.command("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def transaction(self, commands: list[tuple[str, ...]]) -> list[Any]:
         """Run plain commands in one MULTI/EXEC, so that their answers are of one moment."""
         if not self._checked:
             await self.check()
         async with self.client.pipeline(transaction=True) as pipe:
             for words in commands:
                 pipe.execute_command(*words)
-            return list(await self._reach(pipe.execute()))
+            return list(await self._reach(None, pipe.execute))
 
-    async def _reach(self, answer: Awaitable[Any]) -> Any:
+    async def _reach(self, on: redis.asyncio.Redis | None, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """The answer, errors in plain words. On the shared client a turn is waited for first."""
         try:
-            async with asyncio.timeout(SOCKET_TIMEOUT):
-                return await answer
+            async with _NO_LIMIT if on else self._turns, asyncio.timeout(SOCKET_TIMEOUT):
+                return await ask()
         except LOST as error:
             raise self.unavailable(error) from error
 
@@ -116,8 +132,8 @@ class Connection:
         """Make sure that this is a Redis and that the queue in it has our key schema."""
         try:
             meta = self.keys["meta"]
-            await self._reach(self.client.hsetnx(meta, "schema", SCHEMA_VERSION))
-            found = str(await self._reach(self.client.hget(meta, "schema")))
+            await self._reach(None, lambda: self.client.hsetnx(meta, "schema", SCHEMA_VERSION))
+            found = str(await self._reach(None, lambda: self.client.hget(meta, "schema")))
         except ResponseError as error:
             raise RedisUnavailable(f"Redis at {self.address} refused a command: {error}") from error
         if found != SCHEMA_VERSION:
@@ -152,7 +168,8 @@ class Connection:
         await self.client.aclose()
 
 
-def _settings(given: RedisLike) -> tuple[type, dict[str, Any]]:
+def _settings(given: RedisLike) -> tuple[tuple[type, dict[str, Any]], int]:
+    """Class and settings of the connections, and how many there may be."""
     if isinstance(given, redis.asyncio.Redis):
         pool = given.connection_pool
     elif given is None or isinstance(given, str):
@@ -169,7 +186,8 @@ def _settings(given: RedisLike) -> tuple[type, dict[str, Any]]:
         "socket_timeout": None,
         "socket_connect_timeout": CONNECT_TIMEOUT,
     }
-    return _packed_by_hiredis(pool.connection_class), pool.connection_kwargs | ours  # type: ignore[arg-type]
+    most = pool.max_connections if pool.max_connections < 2**31 else MOST_CONNECTIONS
+    return (_packed_by_hiredis(pool.connection_class), pool.connection_kwargs | ours), most  # type: ignore[arg-type]
 
 
 @cache

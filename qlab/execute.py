@@ -90,11 +90,14 @@ async def execute(job: Job, handler: Handler, threads: ThreadPoolExecutor | None
 async def _within(limit: int, job: Job, handler: Handler, threads: ThreadPoolExecutor | None) -> Any:
     try:
         async with asyncio.timeout(limit / 1000) as clock:
-            return await (_in_thread(job, handler, threads) if threads else handler(job))
+            value = await (_in_thread(job, handler, threads) if threads else handler(job))
     except TimeoutError:
         if clock.expired():
             raise too_long(limit) from None
         raise
+    if clock.expired():  # the handler has caught its cancellation; the limit holds all the same
+        raise too_long(limit)
+    return value
 
 
 def too_long(limit: int | None) -> TimeoutError:

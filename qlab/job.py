@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from qlab import events, payload
 from qlab.connection import Connection
@@ -13,7 +13,7 @@ from qlab.retry import Seconds, milliseconds, seconds
 STATES = ("waiting", "prioritized", "active", "delayed", "completed", "failed")
 _NUMBERS = {
     "attempts", "attempts_made", "stalled_counter", "claim", "added_at", "processed_at", "finished_at",
-    "priority", "timeout", "replays",
+    "priority", "timeout", "replays", "nominal",
 }  # fmt: skip
 
 
@@ -37,6 +37,8 @@ class JobRecord(NamedTuple):
     priority: int | None = None
     timeout: int | None = None
     backoff: str | None = None
+    scheduler: str | None = None
+    nominal: int | None = None
     keep_completed: str | None = None
     keep_failed: str | None = None
     added_at: int | None = None
@@ -150,6 +152,11 @@ class Job:
         return _time(self.record.added_at)
 
     @property
+    def scheduled_for(self) -> datetime | None:
+        """The nominal time of the tick that made this job, None if no schedule did."""
+        return _time(self.record.nominal)
+
+    @property
     def finished_at(self) -> datetime | None:
         """When the job completed or failed for good, on the server's clock."""
         return _time(self.record.finished_at)
@@ -178,14 +185,19 @@ class Job:
         """Remove the job. Raises JobStateError if it is active, JobGone if it is not there any more."""
         await self._change("remove")
 
-    async def retry(self) -> None:
-        """Run a failed (or completed) job again: a replay, with all its attempts, ahead of nobody.
+    async def retry(self, state: Literal["failed", "completed"] = "failed") -> None:
+        """Run a failed job (or with "completed" a completed one) again: a replay, with all its attempts,
+        ahead of nobody.
 
         Replay only what you would do again on purpose: see that the cause is gone, that the handler is
-        idempotent and that the data still means something. Two replays at once run it once; the second
-        raises JobStateError, as does a job in another state.
+        idempotent and that the data still means something. Of many replays, at once or one after the other,
+        one runs the job: a handle that was read before the last replay raises JobStateError, as does a job
+        in another state.
         """
-        await self._change("retry")
+        if state not in ("failed", "completed"):
+            raise ValueError(f"only failed and completed jobs can be run again, not {state!r} ones")
+        await self._change("retry" if state == "failed" else "rerun")
+        self.record = self.record._replace(replays=self.record.replays + 1)
 
     async def change_delay(self, delay: Seconds) -> None:
         """Make a delayed job due in `delay` seconds from now. Raises JobStateError if it is not delayed."""
@@ -197,10 +209,17 @@ class Job:
 
     async def _change(self, verb: str, delay: int = 0) -> None:
         answer = await self._connection.call(
-            "change_job", verb=verb, id=self.id, birth=self.record.birth, delay=delay
+            "change_job",
+            verb=verb,
+            id=self.id,
+            birth=self.record.birth,
+            replays=self.record.replays,
+            delay=delay,
         )
         if answer == "gone":
             raise JobGone(self.id)
+        if answer == "replayed":
+            raise JobStateError(f"job {self.id} was replayed meanwhile: refresh it to see what came of that")
         if answer != "ok":
             raise JobStateError(f"job {self.id} is {answer}: {_VERBS[verb]}")
 
@@ -226,7 +245,8 @@ class Job:
 _UNREAD = object()
 _VERBS = {
     "remove": "a job that a worker holds cannot be removed",
-    "retry": "only a failed or completed job can be run again",
+    "retry": "only a failed job can be run again, or with retry('completed') a completed one",
+    "rerun": "retry('completed') is for completed jobs",
     "delay": "only a delayed job's time can be changed",
     "promote": "only a delayed job can be promoted",
 }

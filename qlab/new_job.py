@@ -89,6 +89,12 @@ class NewJob:
             options={key: value for key, value in options.items() if value is not None},
         )
 
+    @classmethod
+    def for_tick(cls, schedule_id: str, tick: int, name: str, data: str, options: dict[str, Any]) -> NewJob:
+        """The job of one nominal tick (ms) of a schedule."""
+        options = options | {"scheduler": schedule_id, "nominal": tick}
+        return cls(f"repeat-{schedule_id}-{tick}", True, name, data, 0, None, options)
+
     def arguments(self) -> list[Any]:
         """As the script add_jobs reads it."""
         fields = ["name", self.name, "data", self.data]

@@ -20,6 +20,7 @@ from qlab.errors import LockLost, RedisUnavailable, SchemaMismatch
 from qlab.execute import Settlement, put_back
 from qlab.hooks import Hooks
 from qlab.job import Job, JobRecord
+from qlab.limiter import Limiter
 from qlab.tasks import Inbox, end
 
 log = logging.getLogger("qlab.worker")
@@ -29,6 +30,9 @@ BLOCK = 3.0
 
 RECONNECT = (0.1, 0.2, 0.5, 1.0)
 """Seconds between tries while Redis is away; the last one goes on for ever."""
+
+BEAT, BEAT_LIMIT = 1.0, 3.5
+"""Seconds between questions of a worker without a free slot, and for the answer: `healthy` is never older."""
 
 MOST = 1000
 """Jobs that one trip settles or takes at most."""
@@ -52,9 +56,10 @@ class Pump:
         lock_ms: int,
         concurrency: int,
         hooks: Hooks,
+        limiter: Limiter | None = None,
     ) -> None:
         self._connection, self._worker, self._token, self._lock_ms = connection, worker, token, lock_ms
-        self._concurrency, self._hooks = concurrency, hooks
+        self._concurrency, self._hooks, self._limiter = concurrency, hooks, limiter
         self._holder = f"{token} {worker}"
         self.inbox: Inbox[Job] = Inbox()
         self.held: dict[tuple[str, int], Job] = {}
@@ -67,7 +72,9 @@ class Pump:
         self._number = 0
         self._look = True
         self._kick = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
+        self.tick_due = asyncio.Event()
+        """Set when a schedule ticks; see qlab.schedule."""
+        self._timers: list[asyncio.TimerHandle] = []
         self._client = connection.open_client(single=True)
         self._blocker = connection.open_client(single=True)
         self._watching: asyncio.Task[None] | None = None
@@ -134,13 +141,16 @@ class Pump:
 
     async def step(self) -> int:
         """Make one trip; return how many jobs it took. A trip that got no reply is made again as it was."""
+        if self._limiter is not None:
+            await self._limiter.store(self._connection)
+            self._limiter = None
         if self._trip is None:
             self._number += 1
             want = min(self._concurrency - self._running, MOST) if self.taking else 0
             self._trip = _Trip(self._number, self._ended[:MOST], want)
             self._ended, self._look = self._ended[MOST:], False
         trip = self._trip
-        due, outcomes, taken = await self._connection.call(
+        due, outcomes, taken, tick = await self._connection.call(
             "settle_and_take", [word for one in trip.settlements for word in one],
             on=self._client, token=self._token, worker=self._worker, lock=self._lock_ms,
             trip=trip.number, want=trip.want, count=len(trip.settlements),
@@ -154,7 +164,7 @@ class Pump:
         self._accept(taken)
         if len(taken) == trip.want and self._has_room():
             self._look = True  # it took all that it asked for, so there may be more
-        self._set_timer(due)
+        self._set_timers(due, tick)
         return len(taken)
 
     def _unsettled(self) -> list[Settlement]:
@@ -177,12 +187,12 @@ class Pump:
             self._running += 1
             self.inbox.put(job)
 
-    def _set_timer(self, due: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if due >= 0:
-            self._timer = asyncio.get_running_loop().call_later((due + 1) / 1000, self.look)
+    def _set_timers(self, due: int, tick: int) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        later = asyncio.get_running_loop().call_later
+        alarms = [(due, self.look), (tick, self.tick_due.set)]
+        self._timers = [later((ms + 1) / 1000, action) for ms, action in alarms if ms >= 0]
 
     def _has_room(self) -> bool:
         return self.taking and self._running < self._concurrency
@@ -201,6 +211,18 @@ class Pump:
             self.healthy = False  # the trip that follows reports it
         self.look()
 
+    async def beat_for_ever(self) -> None:
+        """Ask Redis something while no slot is free: nothing else is on its way then that could fail."""
+        while True:
+            await asyncio.sleep(BEAT)
+            if self.healthy and (self._watching is None or self._watching.done()):
+                try:
+                    async with asyncio.timeout(BEAT_LIMIT):
+                        await self._connection.command("PING")
+                except (RedisUnavailable, RedisError, TimeoutError):
+                    self.healthy = False
+                    self.look()
+
     def _report(self, error: Exception, failures: int) -> None:
         if isinstance(error, SchemaMismatch):
             raise error
@@ -211,8 +233,7 @@ class Pump:
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._set_timers(-1, -1)
         if self._watching is not None:
             await end([self._watching])
         await self._client.aclose()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Self
 
-from qlab import payload
+from qlab import limiter, payload, schedule
 from qlab.connection import Clock, Connection, RedisLike
 from qlab.errors import BulkAddError, QueueBusy
 from qlab.job import STATES, Job, JobRecord, read_record
@@ -158,6 +159,75 @@ class Queue:
         In a handler, follow it by `raise RateLimitError`, which gives the job back uncounted.
         """
         await self.connection.call("set_gate", verb="limit", ms=milliseconds(duration, "duration"))
+
+    async def set_global_rate_limit(self, max: int, duration: Seconds) -> None:
+        """Start at most `max` jobs in each window of `duration` seconds, by all workers; see Limiter."""
+        await limiter.Limiter(max, duration).store(self.connection)
+
+    async def remove_global_rate_limit(self) -> None:
+        """Start jobs without a limit, from now on; it ends a `rate_limit` too."""
+        await limiter.remove(self.connection)
+        await self.connection.call("set_gate", verb="look", ms=0)
+
+    async def upsert_job_scheduler(
+        self,
+        scheduler_id: str,
+        name: str,
+        data: Any = None,
+        *,
+        pattern: str | None = None,
+        tz: str | None = None,
+        every: Seconds | None = None,
+        missed: schedule.Missed = "once",
+        limit: int = 1,
+        **options: Any,
+    ) -> schedule.Schedule:
+        """Make a schedule, or change the one with this id; an unchanged one is not moved.
+
+        It ticks by a cron `pattern` of five fields in the zone `tz`, or `every` so many seconds from now.
+        Each nominal tick adds one job with `name`, `data` and `options` (attempts, backoff, priority,
+        timeout, remove_on_...), whatever the number of processes; `job.scheduled_for` is its nominal time.
+        Ticks need a running worker. For those that nobody saw, `missed` is "skip" (none of them runs),
+        "once" (the latest one) or "all" (the latest `limit`).
+
+        Raises ValueError for a pattern, zone or interval that can not tick.
+        """
+        template = NewJob.make(name, data, self._max_data, **options)
+        if template.delay or template.own_id or template.deduplicate:
+            raise ValueError("the job of a schedule has no delay, job_id or deduplicate of its own")
+        now = await self.connection.now_ms()
+        made = schedule.make(
+            check_job_id(scheduler_id), template, pattern=pattern, tz=tz, every=every, missed=missed,
+            limit=limit, now=now,
+        )  # fmt: skip
+        next_tick, _ = await self.connection.call(
+            "upsert_schedule", made.fields(), id=made.id, spec=made.spec, next=made.tick_after(now)
+        )
+        return replace(made, next=next_tick)
+
+    async def get_job_schedulers(self) -> list[schedule.Schedule]:
+        """All schedules, the one that ticks next first."""
+        found = []
+        for scheduler_id in await self.connection.command("ZRANGE", self.keys["schedules"], 0, -1):
+            stored, tick = await self.connection.transaction(
+                [
+                    ("HGETALL", f"{self.keys['schedule']}:{scheduler_id}"),
+                    ("ZSCORE", self.keys["schedules"], scheduler_id),
+                ]
+            )
+            if stored:
+                found.append(schedule.Schedule.from_hash(scheduler_id, stored, int(tick)))
+        return found
+
+    async def remove_job_scheduler(self, scheduler_id: str) -> bool:
+        """Remove a schedule; jobs that it has made stay. True if there was one."""
+        removed = await self.connection.transaction(
+            [
+                ("ZREM", self.keys["schedules"], check_job_id(scheduler_id)),
+                ("DEL", f"{self.keys['schedule']}:{scheduler_id}"),
+            ]
+        )
+        return bool(removed[0])
 
     async def clean(self, state: str, *, older_than: Seconds = 0, limit: int | None = None) -> list[str]:
         """Remove jobs of one state, the oldest first, and return their ids.

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 from qlab.worker import Worker
 
@@ -47,26 +48,30 @@ def load(spec: str) -> Worker:
     return worker
 
 
-def run(spec: str) -> int:
-    """Load the worker at `spec` and run it until a signal; return the exit code."""
+def run(spec: str, close_timeout: float | None = None) -> int:
+    """Load the worker at `spec` and run it until a signal; return the exit code. See Worker.run."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         worker = load(spec)
     except SpecError as error:
         print(f"qlab worker: {error}", file=sys.stderr)
         return 2
-    return worker.run()
+    return worker.run(close_timeout)
 
 
 def run_worker(worker: Worker, close_timeout: float | None = None) -> int:
     """Run a worker until SIGTERM or SIGINT; see Worker.run."""
     code = asyncio.run(_main(worker, close_timeout))
     if any(thread.name.startswith("qlab-job") for thread in threading.enumerate()):
-        # A thread cannot be stopped; its job has been given back, so do not wait for it.
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(code)
+        _leave(code)  # a thread cannot be stopped
     return code
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process although handlers still run: their jobs have been given back, so nobody waits."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(code)
 
 
 async def _main(worker: Worker, close_timeout: float | None) -> int:
@@ -87,4 +92,6 @@ async def _main(worker: Worker, close_timeout: float | None) -> int:
     await stop.wait()
     await worker.close(close_timeout)
     log.info("worker %s has stopped", worker.name)
+    if any(task.get_name() == "qlab-runner" for task in asyncio.all_tasks()):
+        _leave(0)  # a handler ignores its cancellation; asyncio.run would wait for it for ever
     return 0

@@ -12,6 +12,7 @@ from redis.retry import Retry
 
 from qlab import payload, scripts
 from qlab.connection import CONNECT_TIMEOUT, LOST, SOCKET_TIMEOUT, Connection, redis_url
+from qlab.errors import BulkAddError
 from qlab.new_job import NewJob, check_bulk
 from qlab.queue import BULK
 
@@ -57,7 +58,12 @@ class SyncQueue:
         new = check_bulk(jobs, self._max_data)
         added: list[Added] = []
         for start in range(0, len(new), BULK):
-            added += self._add(new[start : start + BULK])
+            try:
+                added += self._add(new[start : start + BULK])
+            except Exception as error:
+                if not added:
+                    raise
+                raise BulkAddError([one.id for one in added], len(new), error) from error
         return added
 
     def close(self) -> None:
@@ -76,12 +82,16 @@ class SyncQueue:
             self._connection.keys, {"now": ""}, [word for job in new for word in job.arguments()]
         )
         try:
-            replies: Any = self._client.execute_command("EVALSHA", one.sha, *words)  # type: ignore[no-untyped-call]
+            replies = self._run("EVALSHA", one.sha, *words)
         except NoScriptError:
-            replies = self._client.execute_command("EVAL", one.source, *words)  # type: ignore[no-untyped-call]
-        except LOST as error:
-            raise self._connection.unavailable(error) from error
+            replies = self._run("EVAL", one.source, *words)
         return [
             Added(job_id, bool(duplicate) and (job.own_id or job_id != job.id))
             for job, (job_id, _, duplicate) in zip(new, replies, strict=True)
         ]
+
+    def _run(self, *words: Any) -> Any:
+        try:
+            return self._client.execute_command(*words)  # type: ignore[no-untyped-call]
+        except LOST as error:
+            raise self._connection.unavailable(error) from error

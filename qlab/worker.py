@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -11,11 +12,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
+from redis.exceptions import RedisError
+
+from qlab import schedule
 from qlab.connection import Clock, Connection, RedisLike
+from qlab.errors import RedisUnavailable
 from qlab.execute import Handler, check_handler, execute, runs_on_loop
 from qlab.hooks import Hooks
 from qlab.keys import check_job_id
 from qlab.lease import Leases
+from qlab.limiter import Limiter
 from qlab.pump import Pump
 from qlab.retry import Seconds, seconds
 from qlab.tasks import end
@@ -25,8 +31,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("qlab.worker")
 
-FORCE_GRACE = 1.0
+FORCE_GRACE = 1.2
 """Seconds that a cancelled handler has for its `finally` before its job is given back without it."""
+
+LAST_CALL = 0.1
+"""Seconds for which a close waits for handlers that have ignored all that."""
 
 
 class Worker:
@@ -39,7 +48,8 @@ class Worker:
     `lock_duration` (seconds) is how long a job is lent; the lease is renewed every `lock_renew_time`
     (default: half of it) as long as the loop runs, so a job may take much longer than the lock. Every
     `stalled_interval` the worker looks for jobs whose lease ran out; a job that stalled more than
-    `max_stalled_count` times fails. `name` shows in the job and in the events.
+    `max_stalled_count` times fails. A `limiter` becomes the rule of the whole queue. `name` shows in the
+    job and in the events.
 
     Raises TypeError for a handler that cannot be called, ValueError for options that do not fit together.
     """
@@ -55,6 +65,7 @@ class Worker:
         lock_renew_time: Seconds | None = None,
         stalled_interval: Seconds = 30.0,
         max_stalled_count: int = 1,
+        limiter: Limiter | None = None,
         sandbox: bool = False,
         name: str | None = None,
         prefix: str | None = None,
@@ -77,6 +88,9 @@ class Worker:
             raise ValueError("stalled_interval must be more than 0 seconds")
         self.name = check_job_id(name) if name else f"{socket.gethostname()}-{os.getpid()}"
         self.connection = Connection(queue, redis, prefix, clock)
+        if limiter is not None and not isinstance(limiter, Limiter):
+            raise TypeError(f"limiter must be a Limiter(max, duration), not {limiter!r}")
+        self._limiter = limiter
         self._token = secrets.token_hex(8)
         self._pump: Pump | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -88,7 +102,7 @@ class Worker:
 
     @property
     def healthy(self) -> bool:
-        """The last trip to Redis went well."""
+        """Redis answers this worker: false at most 5 s after it has stopped to, true once it does again."""
         return self._pump is not None and self._pump.healthy
 
     def on(self, event: str, callback: Callable[..., Any]) -> None:
@@ -117,6 +131,8 @@ class Worker:
         self._tasks += [
             asyncio.create_task(self._leases.renew_for_ever(), name="qlab-renew"),
             asyncio.create_task(self._leases.recover_for_ever(), name="qlab-recover"),
+            asyncio.create_task(self._tick_for_ever(pump), name="qlab-schedules"),
+            asyncio.create_task(pump.beat_for_ever(), name="qlab-beat"),
         ]
         return self
 
@@ -129,7 +145,9 @@ class Worker:
         if self._sandbox is None and not runs_on_loop(self._handler):
             self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix="qlab-job")
         lock_ms = int(self.lock_duration * 1000)
-        self._pump = Pump(self.connection, self.name, self._token, lock_ms, self.concurrency, self._hooks)
+        self._pump = Pump(
+            self.connection, self.name, self._token, lock_ms, self.concurrency, self._hooks, self._limiter
+        )
         self._leases = Leases(
             self.connection, self._pump, self.name, self._token, self._hooks,
             lock=self.lock_duration, renew=self.lock_renew_time,
@@ -138,6 +156,20 @@ class Worker:
         for _ in range(self.concurrency):
             self._runners.add(asyncio.create_task(self._run_jobs(self._pump), name="qlab-runner"))
         return self._pump
+
+    async def _tick_for_ever(self, pump: Pump) -> None:
+        pause = 0.05
+        while True:
+            await pump.tick_due.wait()
+            pump.tick_due.clear()
+            settled = 0
+            with contextlib.suppress(RedisUnavailable, RedisError):  # the pump reports it
+                settled = await schedule.run_due(self.connection)
+            # Nothing settled: somebody else was first, or a schedule is broken; do not ask for ever.
+            pause = 0.05 if settled else min(pause * 2, 5.0)
+            if not settled:
+                await asyncio.sleep(pause)
+            pump.look()
 
     async def _run_jobs(self, pump: Pump) -> None:
         task = asyncio.current_task()
@@ -161,7 +193,7 @@ class Worker:
             pump.stop_taking()
             await self._settle_all(pump, None if timeout is None else seconds(timeout, "timeout"))
             await end(self._tasks)
-        await end(self._runners, FORCE_GRACE)
+        await end(self._runners, LAST_CALL)
         if self._sandbox is not None:
             self._sandbox.close()
         if self._threads is not None:
@@ -197,14 +229,16 @@ class Worker:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def run(self) -> int:
+    def run(self, close_timeout: Seconds | None = None) -> int:
         """Work until SIGTERM or SIGINT, then close gracefully; a second signal gives running jobs back.
 
-        Returns the exit code. For a process of its own: `python -m qlab worker module:attribute`.
+        So does the end of `close_timeout` (seconds; None: no limit). Set it below the time after which
+        whoever sent the signal kills the process. Returns the exit code. For a process of its own:
+        `python -m qlab worker module:attribute`.
         """
         from qlab.runner import run_worker
 
-        return run_worker(self)
+        return run_worker(self, None if close_timeout is None else seconds(close_timeout, "close_timeout"))
 
 
 def _sandbox(handler: Handler) -> Sandbox:

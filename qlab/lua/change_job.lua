@@ -1,20 +1,23 @@
 -- change_job: what may be done from outside to a job that no worker holds.
 -- USES line_up postpone promote take_out
--- ARGV now verb id birth delay
--- Returns 'ok', or why not: 'gone', 'active', or the state that the verb does not fit.
+-- ARGV now verb id birth replays delay
+-- Returns 'ok', or why not: 'gone', 'replayed', 'active', or the state that the verb does not fit.
 -- Invariant: a job is removed, replayed or moved in one step, or not at all; the birth must be the one that the
--- caller saw, so another job with the same id is left alone.
+-- caller saw, so another job with the same id is left alone. A replay is of an ending that the caller knows of:
+-- `replays` must be what it saw, so of many who replay one dead letter only one does, even if it ends in between.
 
 local at, key = now_ms(now), job .. id
 local fits = {
   remove = {waiting = 1, prioritized = 1, delayed = 1, completed = 1, failed = 1},
-  retry = {failed = 1, completed = 1},
+  retry = {failed = 1},
+  rerun = {completed = 1},
   delay = {delayed = 1},
   promote = {delayed = 1},
 }
 
-local now_is = redis.call('HMGET', key, 'state', 'birth', 'place', 'priority')
+local now_is = redis.call('HMGET', key, 'state', 'birth', 'place', 'priority', 'replays')
 if not now_is[1] or now_is[2] ~= birth then return 'gone' end
+if (verb == 'retry' or verb == 'rerun') and (now_is[5] or '0') ~= replays then return 'replayed' end
 if not fits[verb][now_is[1]] then return now_is[1] end
 
 if verb == 'promote' then
@@ -27,7 +30,7 @@ if verb == 'remove' then
   emit('removed', id, at)
 elseif verb == 'delay' then
   postpone(id, tonumber(delay), at)
-elseif verb == 'retry' then
+elseif verb == 'retry' or verb == 'rerun' then
   -- A replay starts from nothing; what happened before stays readable until the job ends again.
   redis.call('HINCRBY', key, 'replays', 1)
   redis.call('HSET', key, 'attempts_made', 0, 'stalled_counter', 0)

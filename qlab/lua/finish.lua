@@ -2,10 +2,11 @@
 -- KEYS completed failed results results_old
 -- Invariant: retention of a set is applied when a job enters it, at most 1,000 removals in one call. The result
 -- of a removed job, which a waiter may still ask for, lives for one to two minutes, and for at most the latest
--- 2,000 of them: when `results` is full or a minute old it becomes `results_old`, and the one before is dropped.
+-- 2,000 of them or 8 MB: when `results` is full (its field `bytes` counts) or a minute old it becomes
+-- `results_old`, and the one before is dropped.
 
-local RESULT_MS, RESULT_MAX = 60000, 1000
-local rules = {}
+local RESULT_MS, RESULT_MAX, RESULT_BYTES = 60000, 1000, 4e6
+local rules, kept_bytes = {}, 0
 
 -- keep is `age in ms:count`, either part empty for "no limit"; count 0 removes just the job itself. Jobs with
 -- the same rule are put away together: after its last `finish` a script calls `put_away`, once.
@@ -27,8 +28,10 @@ local function remove_finished(ids)
   for n, id in ipairs(ids) do
     ids[n] = job .. id
     local fields = redis.call('HMGET', ids[n], 'birth', 'state', 'return_value', 'failed_reason')
+    local text = fields[2] .. ':' .. (fields[3] or fields[4] or '')
+    kept_bytes = kept_bytes + #text
     kept[#kept + 1] = fields[1]
-    kept[#kept + 1] = fields[2] .. ':' .. (fields[3] or fields[4] or '')
+    kept[#kept + 1] = text
   end
   redis.call('HSET', results, unpack(kept))
   redis.call('DEL', unpack(ids))
@@ -36,9 +39,10 @@ end
 
 local function turn_results_over()
   local left = redis.call('PTTL', results)
+  local bytes = kept_bytes > 0 and redis.call('HINCRBY', results, 'bytes', kept_bytes) or 0
   if left == -1 then
     redis.call('PEXPIRE', results, 2 * RESULT_MS)
-  elseif left >= 0 and left < RESULT_MS or redis.call('HLEN', results) > RESULT_MAX then
+  elseif left >= 0 and left < RESULT_MS or bytes > RESULT_BYTES or redis.call('HLEN', results) > RESULT_MAX then
     redis.call('UNLINK', results_old) -- a large hash is freed outside this script
     redis.call('RENAME', results, results_old)
   end

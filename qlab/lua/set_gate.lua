@@ -1,4 +1,4 @@
--- set_gate: pause, resume or limit the whole queue.
+-- set_gate: pause, resume or limit the whole queue, or just look again (the rule was changed).
 -- USES line_up
 -- ARGV now verb ms
 -- Invariant: a paused or limited queue lends nothing; jobs that run go on.
@@ -8,7 +8,7 @@ if verb == 'pause' then
   redis.call('HSET', meta, 'paused', at)
 elseif verb == 'resume' then
   redis.call('HDEL', meta, 'paused')
-else
+elseif verb == 'limit' then
   -- The longest limit holds: a shorter one that comes later does not open the queue early.
   local until_ms = math.max(at + tonumber(ms), tonumber(redis.call('HGET', meta, 'limited_until')) or 0)
   redis.call('HSET', meta, 'limited_until', string.format('%d', until_ms))

@@ -1,15 +1,21 @@
 -- settle_and_take: the pump's only script. Settle what ended since the last trip, take what there is room for.
--- USES finish line_up postpone come_back settle promote take
--- KEYS pump
+-- USES finish line_up postpone come_back settle promote limit take
+-- KEYS pump schedules
 -- ARGV now token worker lock trip want count
 -- then for each of `count` settlements (1,000 or less): kind, id, claim, attempts made, text, stack, extra (see
 -- settle)
 -- Returns {ms until the worker should look by itself or -1, outcomes of the settlements as one line of words, jobs
--- taken (see take) as JSON}. One string is several times cheaper than a nested reply, for both sides.
+-- taken (see take) as JSON, ms until the next tick of a schedule or -1}. One string is several times cheaper than a
+-- nested reply, for both sides.
 -- Invariant: one trip number acts once. A worker that did not see the reply asks again with the same number and
 -- gets the same answer, so a lost reply neither orphans a batch nor settles twice.
 
 local at, memory = now_ms(now), pump .. ':' .. token
+
+local function until_next_tick()
+  local first = redis.call('ZRANGE', schedules, 0, 0, 'WITHSCORES')
+  return first[2] and math.max(0, tonumber(first[2]) - at) or -1
+end
 
 -- The memory of a trip is `trip|outcomes|id claim id claim ...`.
 local last = redis.call('GET', memory)
@@ -20,7 +26,7 @@ if last then
     for id, claim in string.gmatch(taken_then, '(%S+) (%d+)') do
       if holds(id, token, claim) then taken[#taken + 1] = {id, claim, redis.call('HGETALL', job .. id)} end
     end
-    return {until_next_look(at, shut_for(at)), outcomes_then, cjson.encode(taken)}
+    return {until_next_look(at, shut_for(at)), outcomes_then, cjson.encode(taken), until_next_tick()}
   end
 end
 
@@ -34,7 +40,11 @@ leave_active()
 put_away(at)
 promote(at)
 local shut, taken = shut_for(at), {}
-if shut == 0 and want ~= '0' then taken = take(tonumber(want), at, tonumber(lock), token, worker) end
+if shut == 0 and want ~= '0' then
+  taken = take(math.min(tonumber(want), allowed(at)), at, tonumber(lock), token, worker)
+  spend(#taken, at)
+  shut = shut_for(at)
+end
 local due = until_next_look(at, shut)
 
 -- What this worker has no room for, another one may take.
@@ -45,4 +55,4 @@ for n, one in ipairs(taken) do lent[n] = one[1] .. ' ' .. one[2] end
 local words = table.concat(outcomes, ' ')
 redis.call('SET', memory, trip .. '|' .. words .. '|' .. table.concat(lent, ' '),
   'PX', math.max(60000, 2 * tonumber(lock)))
-return {due, words, cjson.encode(taken)}
+return {due, words, cjson.encode(taken), until_next_tick()}

@@ -29,6 +29,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     worker = commands.add_parser("worker", help="run a worker until SIGTERM or Ctrl-C")
     worker.add_argument("spec", metavar="module:attribute", help="a Worker, or a function that returns one")
+    worker.add_argument(
+        "--close-timeout", type=_seconds, metavar="SECONDS",
+        help="after a signal, give jobs back that take longer than this (default: wait for them)",
+    )  # fmt: skip
     commands.add_parser(
         "doctor", help="check this machine: versions, servers, a first job, memory, disk, port"
     )
@@ -41,10 +45,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _seconds(text: str) -> float:
+    from qlab.retry import seconds
+
+    try:
+        return seconds(float(text), "it")
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+
+
 def _worker(options: argparse.Namespace) -> int:
     from qlab.runner import run
 
-    return run(options.spec)
+    return run(options.spec, options.close_timeout)
 
 
 def _doctor(options: argparse.Namespace) -> int:

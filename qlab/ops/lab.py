@@ -3,6 +3,8 @@
 import itertools
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,6 +36,7 @@ def run(options: Sequence[str]) -> int:
     with start() as servers:
         os.environ.update(servers.environment())
         os.environ.update(private_settings(Path(".qlab").absolute()))
+        trust_stored_notebooks()
         print("servers: " + ", ".join(servers.versions().values()), *servers.notices, sep="\n", flush=True)
         from jupyterlab.labapp import LabApp  # only now: it reads those variables
 
@@ -86,6 +89,16 @@ def private_settings(folder: Path) -> dict[str, str]:
     for value in found.values():
         Path(value).mkdir(parents=True, exist_ok=True)
     return found
+
+
+def trust_stored_notebooks() -> None:
+    """Let JupyterLab show the stored pictures: it hides the SVGs of a notebook that it does not trust.
+
+    The lessons come with the course, as its code does. This runs beside the start of the lab.
+    """
+    notebooks = sorted(str(path) for path in Path("notebooks").glob("*.ipynb"))
+    command = [sys.executable, "-m", "jupyter", "trust", *notebooks]
+    subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def _settings(port: int | None) -> list[str]:

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any, Self
 from urllib.parse import quote
 
+import anyio  # noqa: F401 - httpx loads it at the first call, which would be inside a job
 import httpx
 
 from qlab.testing.provider import Charge, ProviderError

@@ -3,6 +3,7 @@
 import pytest
 
 from qlab import Queue
+from tests.faults.server import Server
 from tests.faults.worker_process import WorkerProcess
 from tests.redis.queue_state import check_invariants
 
@@ -35,3 +36,11 @@ def start_process(tmp_path, redis_url, prefix, queue):
     yield start
     for process in processes:
         process.kill()
+
+
+@pytest.fixture
+def server():
+    """A Valkey of this test's own, which it may stop, kill and pause."""
+    server = Server()
+    yield server
+    server.close()

@@ -1,6 +1,7 @@
 """A worker in a process of its own, with a ledger in Redis that the handler writes itself."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,20 +50,28 @@ not_a_worker = 7
 
 
 class WorkerProcess:
-    """`python -m qlab worker jobs:worker`; killed when the test ends."""
+    """`python -m qlab worker jobs:worker`; killed when the test ends.
+
+    `spec` names a worker of MODULE (`jobs:...`) or of field_jobs.py (`field_jobs:...`); `settings` are more
+    variables of its environment, `arguments` more words of its command line.
+    """
 
     def __init__(self, folder: Path, name: str, *, redis_url: str, prefix: str, spec: str = "jobs:worker",
-                 lock: float = 0.6, check: float = 0.3, concurrency: int = 1) -> None:  # fmt: skip
+                 lock: float = 0.6, check: float = 0.3, concurrency: int = 1,
+                 arguments: tuple[str, ...] = (), **settings: object) -> None:  # fmt: skip
         (folder / "jobs.py").write_text(textwrap.dedent(MODULE), encoding="utf-8")
+        shutil.copy(Path(__file__).with_name("field_jobs.py"), folder)
         self.log = folder / f"{name}.log"
-        settings = {
+        environment = {
             "QLAB_REDIS_URL": redis_url, "QLAB_PREFIX": prefix, "LEDGER": f"{prefix}:ledger", "NAME": name,
-            "LOCK": str(lock), "CHECK": str(check), "CONCURRENCY": str(concurrency),
+            "LOCK": lock, "CHECK": check, "CONCURRENCY": concurrency,
         }  # fmt: skip
+        environment |= {key.upper(): value for key, value in settings.items()}
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "qlab", "worker", spec],
-                cwd=folder, env=os.environ | settings, stdout=log, stderr=subprocess.STDOUT,
+                [sys.executable, "-m", "qlab", "worker", spec, *arguments],
+                cwd=folder, env=os.environ | {key: str(value) for key, value in environment.items()},
+                stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
     def signal(self, number: signal.Signals) -> None:

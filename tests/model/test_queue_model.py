@@ -102,7 +102,7 @@ class QueueMachine(RuleBasedStateMachine):
             expected.append(self.model.settle(job_id, worker, claim, kind, delay))
         taken = self.model.take(worker, want)
         for _ in range(2 if repeat else 1):
-            _, outcomes, got = self.call(
+            _, outcomes, got, _ = self.call(
                 "settle_and_take", words, token=f"token-{worker}", worker=worker, lock=LOCK,
                 trip=self.trips[worker], want=want, count=len(settlements),
             )  # fmt: skip
@@ -132,7 +132,9 @@ class QueueMachine(RuleBasedStateMachine):
             "remove": state != "active", "retry": state in ("completed", "failed"),
             "change_delay": state == "delayed", "promote": state == "delayed",
         }  # fmt: skip
-        arguments = [0.7] if verb == "change_delay" else []
+        arguments = {"change_delay": [0.7], "retry": ["failed"]}.get(verb, [])
+        if verb == "retry" and state == "completed":
+            arguments = ["completed"]
         if not fits[verb]:
             with pytest.raises(JobStateError):
                 self.run(getattr(job, verb)(*arguments))
