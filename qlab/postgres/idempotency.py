@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +25,7 @@ from qlab.postgres.connections import (
     check_open,
     connection,
     explained,
+    fetch_all,
     fetch_one,
     install_tables,
     transaction_on,
@@ -38,7 +39,8 @@ from qlab.postgres.errors import (
     NotInstalled,
 )
 from qlab.postgres.statements import statement
-from qlab.postgres.values import aware, json_text, short_text
+from qlab.postgres.values import aware, json_text, short_text, whole
+from qlab.retry import seconds
 
 __all__ = [
     "Claim",
@@ -50,7 +52,9 @@ __all__ = [
     "KeyMismatch",
     "NotInstalled",
     "Outcome",
+    "abandoned",
     "claim",
+    "cleanup",
     "done",
     "install",
     "lock_seconds",
@@ -102,7 +106,8 @@ def lock_seconds(timeout: float, retries: int, backoff: float = 0.0, margin: flo
 
 async def install(conn: Connection) -> None:
     """Create the table if it is not there. Safe to run again, and by several processes at once."""
-    await install_tables(conn, "idempotency_table")
+    indexes = ("idempotency_done_index", "idempotency_pending_index")
+    await install_tables(conn, "idempotency_table", *indexes)
 
 
 async def claim(
@@ -184,6 +189,37 @@ async def run_once(
         raise
     await done(source, held, result)
     return Outcome(result, ran=True)
+
+
+async def cleanup(source: Source, keep: timedelta, *, batch: int = 1000, now: datetime | None = None) -> int:
+    """Delete keys done more than `keep` ago, in short transactions of `batch` rows; return how many.
+
+    keep: longer than any job can come back: retries, and the replay of a dead letter weeks later. A key that
+    is gone cannot stop a second effect. PENDING keys stay: see `abandoned`.
+    """
+    values = {"keep": seconds(keep, "keep"), "batch": whole(batch, "batch"), "now": aware(now)}
+    total = 0
+    async with connection(source) as conn:
+        while True:
+            async with transaction_on(conn, TABLE):
+                deleted = (await conn.execute(statement("idempotency_cleanup"), values)).rowcount
+            total += deleted
+            if deleted < batch:
+                return total
+
+
+async def abandoned(
+    source: Source, older_than: timedelta, *, limit: int = 100, now: datetime | None = None
+) -> list[str]:
+    """Up to `limit` keys whose holder died and that nobody took over for `older_than`, the oldest first.
+
+    Their effect may have happened or not: ask whoever carries it out, then run the job again. A number to
+    alert on; it is zero as long as every job whose worker dies comes back.
+    """
+    gap = seconds(older_than, "older_than")
+    values = {"older_than": gap, "batch": whole(limit, "limit"), "now": aware(now)}
+    async with transaction_on(source, TABLE) as conn:
+        return [row["key"] for row in await fetch_all(conn, "idempotency_abandoned", values)]
 
 
 async def _release_quietly(source: Source, held: Claim, error: BaseException) -> None:

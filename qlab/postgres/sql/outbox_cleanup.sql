@@ -6,7 +6,8 @@ DELETE FROM outbox
 WHERE id IN (
     SELECT id
     FROM outbox
-    WHERE published_at < coalesce(%(now)s::timestamptz, clock_timestamp()) - make_interval(secs => %(keep)s::float8)
+    WHERE published_at < coalesce(%(now)s::timestamptz, clock_timestamp())
+        - make_interval(secs => %(keep)s::float8)
     ORDER BY published_at
     LIMIT %(batch)s
     FOR UPDATE SKIP LOCKED

@@ -1,6 +1,6 @@
 -- outbox_write: note a message in the caller's transaction
--- params: topic text, payload json, hint bool (wake the relays at COMMIT), now timestamptz or null (server's clock)
--- result: one row (id)
+-- params: topic text, payload json, hint bool, now timestamptz or null (then the server's clock)
+-- result: one row (id); with `hint` the relays hear of it at COMMIT
 -- keeps:  the message exists exactly if the transaction commits
 INSERT INTO outbox (topic, payload, created_at, next_attempt_at)
 SELECT
