@@ -1,8 +1,8 @@
 """H08, H11 and H12: when a job comes back, and in which order."""
 
 import asyncio
-import json
 import itertools
+import json
 import random
 
 import pytest
