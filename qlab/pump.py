@@ -7,6 +7,7 @@ What ends while a trip is on its way makes up the next trip, so batches form by 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from qlab.execute import Settlement, put_back
 from qlab.hooks import Hooks
 from qlab.job import Job, JobRecord
 from qlab.limiter import Limiter
-from qlab.tasks import end
+from qlab.tasks import Inbox, end
 
 log = logging.getLogger("qlab.worker")
 
@@ -60,7 +61,7 @@ class Pump:
         self._connection, self._worker, self._token, self._lock_ms = connection, worker, token, lock_ms
         self._concurrency, self._hooks, self._limiter = concurrency, hooks, limiter
         self._holder = f"{token} {worker}"
-        self.inbox: asyncio.Queue[Job] = asyncio.Queue()
+        self.inbox: Inbox[Job] = Inbox()
         self.held: dict[tuple[str, int], Job] = {}
         """The jobs that this worker holds: not yet settled, by id and claim."""
         self.taking = True
@@ -106,10 +107,7 @@ class Pump:
     def stop_taking(self) -> None:
         """Take no more jobs; the loop ends once the last one is settled."""
         self.taking = False
-        not_started = []
-        while not self.inbox.empty():
-            not_started.append(self.inbox.get_nowait())
-        for job in reversed(not_started):  # each goes to the head: the oldest last
+        for job in reversed(self.inbox.clear()):  # each goes to the head: the oldest last
             self.ended(job, put_back(job))
         self.look()
 
@@ -161,7 +159,8 @@ class Pump:
         if not self.healthy:
             self.healthy = True
             log.info("worker %s is connected to %s", self._worker, self._connection.address)
-        self._settled(zip(trip.settlements, outcomes, strict=True))
+        self._settled(zip(trip.settlements, outcomes.split(), strict=True))
+        taken = json.loads(taken) or []  # an empty list is {} in Lua
         self._accept(taken)
         if len(taken) == trip.want and self._has_room():
             self._look = True  # it took all that it asked for, so there may be more
@@ -186,7 +185,7 @@ class Pump:
             job = Job(JobRecord.from_hash(job_id, stored), self._connection, holder=self._holder)
             self.held[job_id, job.claim] = job
             self._running += 1
-            self.inbox.put_nowait(job)
+            self.inbox.put(job)
 
     def _set_timers(self, due: int, tick: int) -> None:
         for timer in self._timers:

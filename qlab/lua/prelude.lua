@@ -8,8 +8,12 @@ local function now_ms(given)
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
--- One entry of the capped event stream. Payloads and error texts stay in the job's hash.
+-- One entry of the event stream. Payloads and error texts stay in the job's hash. The first entry of a script and
+-- every 50th cap the stream: each word of a command costs.
+local emitted = 0
 local function emit(event, id, at, ...)
+  emitted = emitted + 1
+  if emitted % 50 ~= 1 then return redis.call('XADD', events, '*', 'event', event, 'job', id, 'at', at, ...) end
   return redis.call('XADD', events, 'MAXLEN', '~', 10000, '*', 'event', event, 'job', id, 'at', at, ...)
 end
 

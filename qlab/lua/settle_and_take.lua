@@ -4,8 +4,9 @@
 -- ARGV now token worker lock trip want count
 -- then for each of `count` settlements (1,000 or less): kind, id, claim, attempts made, text, stack, extra (see
 -- settle)
--- Returns {ms until the worker should look by itself or -1, outcomes of the settlements, jobs taken (see take),
--- ms until the next tick of a schedule or -1}.
+-- Returns {ms until the worker should look by itself or -1, outcomes of the settlements as one line of words, jobs
+-- taken (see take) as JSON, ms until the next tick of a schedule or -1}. One string is several times cheaper than a
+-- nested reply, for both sides.
 -- Invariant: one trip number acts once. A worker that did not see the reply asks again with the same number and
 -- gets the same answer, so a lost reply neither orphans a batch nor settles twice.
 
@@ -21,12 +22,11 @@ local last = redis.call('GET', memory)
 if last then
   local before, outcomes_then, taken_then = string.match(last, '^(%d+)|([^|]*)|(.*)$')
   if tonumber(before) >= tonumber(trip) then
-    local outcomes, taken = {}, {}
-    for word in string.gmatch(outcomes_then, '%S+') do outcomes[#outcomes + 1] = word end
+    local taken = {}
     for id, claim in string.gmatch(taken_then, '(%S+) (%d+)') do
       if holds(id, token, claim) then taken[#taken + 1] = {id, claim, redis.call('HGETALL', job .. id)} end
     end
-    return {until_next_look(at, shut_for(at)), outcomes, taken, until_next_tick()}
+    return {until_next_look(at, shut_for(at)), outcomes_then, cjson.encode(taken), until_next_tick()}
   end
 end
 
@@ -52,6 +52,7 @@ if shut == 0 then wake_if_work(at) end
 
 local lent = {}
 for n, one in ipairs(taken) do lent[n] = one[1] .. ' ' .. one[2] end
-redis.call('SET', memory, trip .. '|' .. table.concat(outcomes, ' ') .. '|' .. table.concat(lent, ' '),
+local words = table.concat(outcomes, ' ')
+redis.call('SET', memory, trip .. '|' .. words .. '|' .. table.concat(lent, ' '),
   'PX', math.max(60000, 2 * tonumber(lock)))
-return {due, outcomes, taken, until_next_tick()}
+return {due, words, cjson.encode(taken), until_next_tick()}

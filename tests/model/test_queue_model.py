@@ -1,6 +1,7 @@
 """A state machine drives the real server and the model side by side and compares every set at every step."""
 
 import asyncio
+import json
 import os
 import uuid
 
@@ -105,8 +106,8 @@ class QueueMachine(RuleBasedStateMachine):
                 "settle_and_take", words, token=f"token-{worker}", worker=worker, lock=LOCK,
                 trip=self.trips[worker], want=want, count=len(settlements),
             )  # fmt: skip
-            assert outcomes == expected
-            assert [job_id for job_id, _, _ in got] == taken
+            assert outcomes.split() == expected
+            assert [job_id for job_id, _, _ in json.loads(got)] == taken
         self.claims += [(job_id, worker, self.model.jobs[job_id].claim) for job_id in taken]
 
     @rule(worker=WORKERS)

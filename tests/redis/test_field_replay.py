@@ -1,6 +1,7 @@
 """H30: dead letters run again, each once, from nothing, whoever replays them and however often."""
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -88,7 +89,7 @@ async def a_hundred_dead_letters(queue, start_worker):
         taken = await queue.connection.call(
             "settle_and_take", token="gone", worker="gone", lock=1, trip=trip, want=50, count=0
         )
-        assert len(taken[2]) == 50
+        assert len(json.loads(taken[2])) == 50
         await until(lambda: _recover(queue, 50))
     assert await _failed(queue, 100)
     return by_attempts + by_stalls, handler, fixed, starts

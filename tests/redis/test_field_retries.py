@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import random
 
 import pytest
@@ -128,7 +129,7 @@ async def test_h11_c_a_recovered_job_keeps_its_priority(queue, start_worker, red
     gone = await queue.connection.call(
         "settle_and_take", token="gone", worker="gone", lock=1, trip=1, want=1, count=0
     )
-    assert gone[2][0][0] == a.id
+    assert json.loads(gone[2])[0][0] == a.id
     await queue.pause()
     order = []
 

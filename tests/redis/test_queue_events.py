@@ -48,4 +48,4 @@ async def test_reading_begins_after_what_has_happened_or_after_an_event(queue, r
 async def test_h18_the_stream_is_capped_where_events_are_made(queue, redis):
     for _ in range(12):
         await queue.add_bulk([("a", "x" * 100) for _ in range(1000)])
-    assert await redis.xlen(queue.keys["events"]) <= 10_100
+    assert await redis.xlen(queue.keys["events"]) <= 10_150  # whole nodes of 100, at every 50th entry
