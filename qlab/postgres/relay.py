@@ -27,6 +27,7 @@ log = logging.getLogger("qlab.relay")
 
 Publish = Callable[[Message], Awaitable[Any]]
 _SLACK = 5.0  # seconds beyond the longest pass after which the server ends a silent transaction
+_SUSPECTS = 3  # so many errors in a row that look like an outage are taken for one
 _RECONNECT = Backoff.exponential(0.5, jitter=0.5, max_delay=30)
 
 
@@ -57,8 +58,9 @@ class Relay:
     poll:            seconds between two looks when nothing is heard; listen: also hear of new rows at once,
                      which keeps one connection for the life of the relay.
     publish_timeout: limit of one call of `publish`; pass_limit: after so many seconds a pass takes no more.
-    outage:          errors that say "the other side is away", not "this row is bad": they cost no attempt,
-                     end the pass and make the relay wait. `()` counts them like any other.
+    outage:          errors that may mean "the other side is away", not "this row is bad". Three in a row end
+                     the pass. They cost an attempt only if a later row of the same pass went out.
+                     `()` counts them like any other.
     Raises ValueError for options that cannot work, such as a pool of one that a listening relay would empty.
     """
 
@@ -141,17 +143,13 @@ class Relay:
 
     async def _work(self, conn: Connection | None) -> None:
         """Pass after pass, without a pause as long as there is more to do."""
-        outages = 0
         while not self._stop.is_set():
             batch = await (self.run_once() if conn is None else self._pass(conn))
             if batch.outage is not None:
-                outages += 1
                 log.warning("cannot publish, will try again: %s", payload.error_text(batch.outage))
-                await self._pause(_RECONNECT.delay(outages))
-            else:
-                outages = 0
-                if batch.size < self._batch:
-                    await self._pause(self._poll, conn)
+                await self._pause(max(self._poll, 0.5))  # not woken by new rows: they would fail too
+            elif batch.size < self._batch:
+                await self._pause(self._poll, conn)
 
     async def _pass(self, conn: Connection) -> Batch:
         now = None if self._clock is None else aware(self._clock())
@@ -167,19 +165,24 @@ class Relay:
     async def _publish_rows(self, conn: Connection, messages: list[Message], now: datetime | None) -> Batch:
         batch, loop = Batch(), asyncio.get_running_loop()
         until = loop.time() + self._pass_limit
+        suspects: list[tuple[Message, BaseException]] = []
         for message in messages:
-            if batch.outage or self._stop.is_set() or loop.time() > until:
+            if batch.outage or len(suspects) == _SUSPECTS or self._stop.is_set() or loop.time() > until:
                 break  # the rows that are left were not touched; their locks end with the transaction
             try:
                 async with asyncio.timeout(self._publish_timeout) as limit:
                     await self._publish(message)
                 batch.published.append(message.id)
+                while suspects:  # the other side is there, so it was their own fault
+                    await self._mark_failed(conn, *suspects.pop(0), batch, now, tries=1)
             except self._outage as error:
-                batch.outage = error
-                await self._mark_failed(conn, message, error, batch, now, tries=0)
+                suspects.append((message, error))
             except Exception as error:
                 batch.outage = error if limit.expired() else None
                 await self._mark_failed(conn, message, error, batch, now, tries=1)
+        for suspect in suspects:
+            batch.outage = suspect[1]
+            await self._mark_failed(conn, *suspect, batch, now, tries=0)
         return batch
 
     async def _mark_failed(

@@ -39,6 +39,19 @@ async def main():
 asyncio.run(main())
 """
 
+STOPPED = """
+import asyncio, sys
+from psycopg import AsyncConnection
+from qlab.postgres.relay import Relay
+async def main():
+    async def publish(message):
+        print("publishing", flush=True)
+        await asyncio.sleep(0.5)                  # stopped here
+    conn = await AsyncConnection.connect(sys.argv[1])
+    await Relay(conn, publish, publish_timeout=0.6, pass_limit=0.1).run_once()
+asyncio.run(main())
+"""
+
 
 class Sink:
     """What was published, in order; refuses payloads that begin with "bad" until it is repaired."""
@@ -205,16 +218,34 @@ async def test_poison_rows_first_of_every_batch_do_not_stand_before_the_good_one
 async def test_an_outage_costs_no_attempt_and_ends_the_pass(outbox_pool: Pool) -> None:
     sink = Sink()
     sink.error = ConnectionRefusedError
-    await write(outbox_pool, "bad-1", "bad-2", "bad-3")
+    await write(outbox_pool, *(f"bad-{n}" for n in range(10)))
     relay = Relay(outbox_pool, sink, attempts=1, backoff=Backoff.fixed(0))
     for _ in range(5):
         batch = await relay.run_once()
-        assert (len(sink.calls), batch.dead, len(batch.failed)) == (1, [], 1)
+        assert (len(sink.calls), batch.dead, len(batch.failed)) == (3, [], 3)
         assert isinstance(batch.outage, ConnectionRefusedError)
         sink.calls.clear()
     sink.repaired = True
-    assert len((await relay.run_once()).published) == 3
-    assert await count(outbox_pool, "attempts = 1") == 3
+    assert len((await relay.run_once()).published) == 10
+    assert await count(outbox_pool, "attempts = 1") == 10
+
+
+async def test_rows_that_look_like_an_outage_do_not_block_the_others_and_are_found_out(
+    outbox_pool: Pool,
+) -> None:
+    """Such as a web hook whose own host is gone: other rows go out, so it is not an outage."""
+    sink = Sink()
+    sink.error = ConnectionRefusedError
+    for n in range(30):
+        await write(outbox_pool, "bad" if n < 6 or n % 10 == 0 else n)
+    relay = Relay(outbox_pool, sink, batch=10, attempts=1, backoff=Backoff.fixed(0))
+    passes = 0
+    while len(sink.sent) < 22:
+        passes += 1
+        await relay.run_once()
+    assert passes <= 12
+    assert await count(outbox_pool, "dead_at IS NOT NULL") >= 2
+    assert await count(outbox_pool, "dead_at IS NOT NULL AND payload::text <> '\"bad\"'") == 0
 
 
 async def test_a_sink_that_hangs_is_cut_and_counted(outbox_pool: Pool) -> None:
@@ -288,6 +319,26 @@ async def write_when_possible(pool: Pool, payload: Any) -> None:
                 return
             except psycopg.OperationalError:
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.slow
+async def test_rows_of_a_stopped_relay_go_out_by_another(outbox_pool: Pool, pg_dsn: str) -> None:
+    await write(outbox_pool, 1, 2, 3)
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", STOPPED, pg_dsn, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None
+    assert await child.stdout.readline() == b"publishing\n"
+    child.send_signal(signal.SIGSTOP)
+    sink = Sink()
+    assert (await Relay(outbox_pool, sink).run_once()).size == 0  # it holds all three
+    async with Relay(outbox_pool, sink, poll=0.1):
+        await until(lambda: len(sink.sent) == 3)
+    child.send_signal(signal.SIGCONT)
+    _, errors = await child.communicate()
+    assert child.returncode == 1
+    assert b"idle-in-transaction timeout" in errors  # what it published too late it could not mark
+    assert await count(outbox_pool, "attempts = 1 AND published_at IS NOT NULL") == 3
 
 
 async def test_the_server_ends_a_pass_whose_process_is_silent(outbox_pool: Pool, pg_dsn: str) -> None:
