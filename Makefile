@@ -73,7 +73,7 @@ board: setup
 	@$(PY) -m qlab board
 
 clean: ## caches
-	rm -rf .pytest_cache .hypothesis .ruff_cache .mypy_cache .import_linter_cache build dist
+	rm -rf .pytest_cache .hypothesis .ruff_cache .mypy_cache .import_linter_cache
 	find qlab tests benchmarks examples tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 reset: clean ## also the environment and the progress

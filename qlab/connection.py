@@ -6,7 +6,6 @@ import os
 from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import hiredis
 import redis.asyncio
@@ -36,15 +35,6 @@ LOST = (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)
 def redis_url(given: str | None = None) -> str:
     """The URL to use: the given one, else QLAB_REDIS_URL, else Redis on this machine."""
     return given or os.environ.get("QLAB_REDIS_URL") or "redis://localhost:6379/0"
-
-
-def hide_password(url: str) -> str:
-    """The URL as it may be printed."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
 
 
 class Connection:
@@ -173,10 +163,7 @@ def _settings(given: RedisLike) -> tuple[tuple[type, dict[str, Any]], int]:
     if isinstance(given, redis.asyncio.Redis):
         pool = given.connection_pool
     elif given is None or isinstance(given, str):
-        try:
-            pool = redis.asyncio.ConnectionPool.from_url(redis_url(given))
-        except ValueError as error:
-            raise ValueError(f"Redis URL {hide_password(redis_url(given))!r}: {error}") from None
+        pool = _pool(redis_url(given))
     else:
         raise TypeError(f"redis must be a URL or a redis.asyncio.Redis, not {type(given).__name__}")
     ours = {
@@ -188,6 +175,19 @@ def _settings(given: RedisLike) -> tuple[tuple[type, dict[str, Any]], int]:
     }
     most = pool.max_connections if pool.max_connections < 2**31 else MOST_CONNECTIONS
     return (_packed_by_hiredis(pool.connection_class), pool.connection_kwargs | ours), most  # type: ignore[arg-type]
+
+
+def _pool(url: str) -> redis.asyncio.ConnectionPool:
+    """The pool of a URL. Neither the URL nor the client's words are shown: they may hold the password."""
+    try:
+        pool = redis.asyncio.ConnectionPool.from_url(url)
+        pool.connection_class(**pool.connection_kwargs)  # an option that it does not know is found here
+    except (ValueError, TypeError):
+        raise ValueError(
+            "the URL of Redis cannot be read: write redis://user:password@host:6379/0, rediss:// or "
+            "unix:///path (in a password write '@' as %40, '/' as %2F, '#' as %23, '?' as %3F)"
+        ) from None
+    return pool
 
 
 @cache

@@ -48,6 +48,7 @@ class JobRecord(NamedTuple):
     failed_reason: str | None = None
     stacktrace: str | None = None
     progress: str | None = None
+    log: str | None = None
 
     @classmethod
     def from_hash(cls, job_id: str, stored: dict[str, str]) -> JobRecord:
@@ -147,6 +148,11 @@ class Job:
         return None if self.record.progress is None else payload.decode(self.record.progress)
 
     @property
+    def log_lines(self) -> list[str]:
+        """What `log` has written, as of the last read."""
+        return (self.record.log or "").split("\n")[:-1]
+
+    @property
     def added_at(self) -> datetime | None:
         """When the job was added, on the server's clock."""
         return _time(self.record.added_at)
@@ -228,15 +234,28 @@ class Job:
 
         Raises LockLost if this worker no longer holds the job, RuntimeError outside a handler.
         """
+        await self._note("progress", payload.encode_result(progress, what="progress"))
+
+    async def update_data(self, data: Any) -> None:
+        """Replace the payload, from the handler: what the next attempt gets. Raises as `update_progress`,
+        and PayloadError for what `add` would refuse."""
+        limit = max(payload.DEFAULT_LIMIT, len(self.record.data.encode()))
+        text = payload.encode(data, limit=limit)
+        await self._note("data", text)
+        self.record, self._data = self.record._replace(data=text), _UNREAD
+
+    async def log(self, line: str) -> None:
+        """Add to the job's log, from the handler; the latest 16,000 bytes of it stay with the job, through
+        all its attempts. Raises as `update_progress`."""
+        await self._note("log", payload.clean_text(str(line), 3900))
+
+    async def _note(self, what: str, value: str) -> None:
         if self._holder is None:
-            raise RuntimeError(
-                "update_progress belongs in a handler: only the holder of a job may write to it"
-            )
+            raise RuntimeError(f"{what} is written in a handler: only the holder of a job may write to it")
         token, worker = self._holder.split(" ", 1)
         answer = await self._connection.call(
-            "update_progress", token=token, worker=worker, id=self.id, claim=self.claim,
-            progress=payload.encode_result(progress, what="progress"),
-        )  # fmt: skip
+            "note", token=token, worker=worker, id=self.id, claim=self.claim, what=what, value=value
+        )
         if answer == "lock-lost":
             self.lock_lost = True
             raise LockLost(self.id, worker, self.claim)

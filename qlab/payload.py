@@ -62,8 +62,8 @@ def error_text(error: BaseException) -> str:
     return clean_text(f"{name}: {message}" if message else name)
 
 
-def clean_text(text: str) -> str:
-    """`text` cut to 16,000 characters, lone surrogates and NUL escaped."""
-    if len(text) > _MAX_TEXT:
-        text = text[: _MAX_TEXT - 20] + "... (cut)"
+def clean_text(text: str, limit: int = _MAX_TEXT) -> str:
+    """`text` cut to `limit` characters (16,000), lone surrogates and NUL escaped."""
+    if len(text) > limit:
+        text = text[: limit - 20] + "... (cut)"
     return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")

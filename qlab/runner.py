@@ -89,9 +89,13 @@ async def _main(worker: Worker, close_timeout: float | None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     await worker.start()
-    await stop.wait()
+    waits = [asyncio.create_task(event.wait()) for event in (stop, worker.broken)]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for one in waits:
+        one.cancel()
     await worker.close(close_timeout)
     log.info("worker %s has stopped", worker.name)
+    code = int(worker.broken.is_set())
     if any(task.get_name() == "qlab-runner" for task in asyncio.all_tasks()):
-        _leave(0)  # a handler ignores its cancellation; asyncio.run would wait for it for ever
-    return 0
+        _leave(code)  # a handler ignores its cancellation; asyncio.run would wait for it for ever
+    return code

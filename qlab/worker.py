@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from qlab import schedule
 from qlab.connection import Clock, Connection, RedisLike
-from qlab.errors import RedisUnavailable
+from qlab.errors import QlabError, RedisUnavailable
 from qlab.execute import Handler, check_handler, execute, runs_on_loop
 from qlab.hooks import Hooks
 from qlab.keys import check_job_id
@@ -99,18 +99,20 @@ class Worker:
         self._sandbox = _sandbox(handler) if sandbox else None
         self._hooks = Hooks()
         self._force = asyncio.Event()
+        self.broken = asyncio.Event()
+        """Set when the worker cannot go on, for a reason that does not pass; the log says which."""
 
     @property
     def healthy(self) -> bool:
         """Redis answers this worker: false at most 5 s after it has stopped to, true once it does again."""
-        return self._pump is not None and self._pump.healthy
+        return self._pump is not None and self._pump.healthy and not self.broken.is_set()
 
     def on(self, event: str, callback: Callable[..., Any]) -> None:
         """Call `callback` (a function or a coroutine function) on an event of this worker.
 
         `completed`(job, JSON of the result), `failed` and `retrying`(job, reason), `stalled`(job id, True if
-        it failed), `lock-lost`(job, error), `error`(error: Redis cannot be reached). Raises ValueError for
-        any other event.
+        it failed), `lock-lost`(job, error), `error`(error: Redis cannot be reached, or the worker cannot go
+        on). Raises ValueError for any other event.
         """
         self._hooks.on(event, callback)
 
@@ -134,7 +136,17 @@ class Worker:
             asyncio.create_task(self._tick_for_ever(pump), name="qlab-schedules"),
             asyncio.create_task(pump.beat_for_ever(), name="qlab-beat"),
         ]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
         return self
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self.broken.is_set():
+            ours = isinstance(error, QlabError)
+            log.critical("worker %s cannot go on: %s", self.name, error, exc_info=None if ours else error)
+            self._hooks.fire("error", error)
+            self.broken.set()
 
     async def step(self) -> int:
         """Make one trip of the pump, for tests that drive a worker by hand; return how many jobs it took."""

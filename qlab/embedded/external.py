@@ -6,6 +6,10 @@ from .errors import ServerError
 from .urls import without_password
 
 _TIMEOUT = 5.0  # seconds
+_ESCAPES = "in a password write @ as %40, / as %2F, # as %23, ? as %3F"
+_NO_REDIS_ADDRESS = (
+    f"that is not an address of a Redis (redis://host:port/0, rediss://… or unix:///path; {_ESCAPES})"
+)
 
 
 def check_redis(url: str) -> None:
@@ -29,9 +33,11 @@ def redis_error(url: str) -> str | None:
             url, socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT, retry=Retry(NoBackoff(), 0)
         )
     except ValueError:
-        return "that is not an address of a Redis (redis://host:port/0, rediss://… or unix:///path)"
+        return _NO_REDIS_ADDRESS
     try:
         client.ping()
+    except TypeError:  # an option that the client does not know
+        return _NO_REDIS_ADDRESS
     except redis.AuthenticationError:
         return "it refuses this user name and password"
     except redis.TimeoutError:
@@ -83,7 +89,7 @@ def postgres_error(dsn: str) -> str | None:
     try:
         psycopg.connect(dsn, connect_timeout=math.ceil(_TIMEOUT)).close()
     except psycopg.ProgrammingError:
-        return "that is not an address of a PostgreSQL (postgresql://user@host:5432/database)"
+        return f"that is not an address of a PostgreSQL (postgresql://user@host:5432/database; {_ESCAPES})"
     except psycopg.errors.ConnectionTimeout:
         return f"nothing that is a PostgreSQL answers there within {_TIMEOUT:.0f} s"
     except psycopg.OperationalError as error:

@@ -2,6 +2,7 @@
 
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
+UNREADABLE = "(an address that cannot be read)"
 _SECRET_OPTIONS = {"password", "sslpassword"}
 
 
@@ -20,6 +21,9 @@ def without_password(url: str) -> str:
     """`url` for a message: the password is left out. What cannot be parsed is not shown at all."""
     if "://" not in url:
         return _conninfo_without_password(url)
+    before, at, _ = url.partition("://")[2].rpartition("@")
+    if at and any(sign in before for sign in "/?#"):
+        return UNREADABLE  # where the password ends is anybody's guess
     try:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
@@ -28,13 +32,13 @@ def without_password(url: str) -> str:
         )
         return f"{parts.scheme}://{host}{parts.path}" + (f"?{query}" if query else "")
     except ValueError:
-        return "(an address that cannot be read)"
+        return UNREADABLE
 
 
 def _conninfo_without_password(conninfo: str) -> str:
     """Of a libpq `key=value` string show only where it points."""
     shown = [word for word in conninfo.split() if word.startswith(("host=", "hostaddr=", "port=", "dbname="))]
-    return " ".join(shown) or "(an address that cannot be read)"
+    return " ".join(shown) or UNREADABLE
 
 
 def with_redis_database(url: str, number: int) -> str:

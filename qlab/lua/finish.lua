@@ -28,12 +28,14 @@ local function remove_finished(ids)
   for n, id in ipairs(ids) do
     ids[n] = job .. id
     local fields = redis.call('HMGET', ids[n], 'birth', 'state', 'return_value', 'failed_reason')
-    local text = fields[2] .. ':' .. (fields[3] or fields[4] or '')
-    kept_bytes = kept_bytes + #text
-    kept[#kept + 1] = fields[1]
-    kept[#kept + 1] = text
+    if fields[1] then
+      local text = fields[2] .. ':' .. (fields[3] or fields[4] or '')
+      kept_bytes = kept_bytes + #text
+      kept[#kept + 1] = fields[1]
+      kept[#kept + 1] = text
+    end
   end
-  redis.call('HSET', results, unpack(kept))
+  if #kept > 0 then redis.call('HSET', results, unpack(kept)) end
   redis.call('DEL', unpack(ids))
 end
 

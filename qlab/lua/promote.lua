@@ -6,8 +6,10 @@
 local function promote_one(member, at)
   local id = id_of(member)
   redis.call('ZREM', delayed, member)
+  local stored = redis.call('HMGET', job .. id, 'birth', 'priority')
+  if not stored[1] then return end -- its hash was deleted from outside (an eviction): do not make half a job of it
   redis.call('HDEL', job .. id, 'place')
-  line_up(id, redis.call('HGET', job .. id, 'priority'), false)
+  line_up(id, stored[2], false)
   emit('waiting', id, at)
 end
 

@@ -15,9 +15,14 @@ local function youngest_first(a, b)
 end
 
 local expired = {}
-for n, id in ipairs(redis.call('ZRANGEBYSCORE', active, '-inf', at, 'LIMIT', 0, 1000)) do
-  local ms, count = string.match(redis.call('HGET', job .. id, 'birth'), '(%d+)-(%d+)')
-  expired[n] = {id = id, ms = tonumber(ms), n = tonumber(count)}
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', active, '-inf', at, 'LIMIT', 0, 1000)) do
+  local birth = redis.call('HGET', job .. id, 'birth')
+  if birth then
+    local ms, count = string.match(birth, '(%d+)-(%d+)')
+    expired[#expired + 1] = {id = id, ms = tonumber(ms), n = tonumber(count)}
+  else
+    redis.call('ZREM', active, id) -- its hash was deleted from outside (an eviction): there is nothing left to run
+  end
 end
 table.sort(expired, youngest_first)
 

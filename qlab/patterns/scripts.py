@@ -5,6 +5,8 @@ These scripts touch keys of their own and know nothing of a queue, so they are n
 
 import hashlib
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -42,18 +44,25 @@ def script(name: str) -> Script:
     return Script(name, header["KEYS"], header["ARGV"], source, hashlib.sha1(source.encode()).hexdigest())
 
 
-async def call(client: Redis, name: str, keys: dict[str, str], **argv: Any) -> Any:
+async def call(client: Redis, name: str, keys: dict[str, str], rest: Sequence[Any] = (), **argv: Any) -> Any:
     """Run the script. Raises TypeError when the call differs from the header, RedisUnavailable."""
     one = script(name)
     if tuple(keys) != one.keys or tuple(argv) != one.argv:
         raise TypeError(f"script {name} takes {one.keys} and {one.argv}, not {tuple(keys)} and {tuple(argv)}")
-    words = [len(keys), *keys.values(), *argv.values()]
-    try:
+    words = [len(keys), *keys.values(), *argv.values(), *rest]
+    with explained():
         try:
             return await client.execute_command("EVALSHA", one.sha, *words)  # type: ignore[no-untyped-call]
         except NoScriptError:
             return await client.execute_command("EVAL", one.source, *words)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Errors of the client as RedisUnavailable, in plain words."""
+    try:
+        yield
     except (RedisConnectionError, RedisTimeoutError, OSError) as error:
         raise RedisUnavailable(f"cannot reach Redis ({type(error).__name__}: {error})") from error
     except ResponseError as error:
-        raise RedisUnavailable(f"Redis refused script {name}: {error}") from error
+        raise RedisUnavailable(f"Redis refused a command: {error}") from error

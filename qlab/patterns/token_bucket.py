@@ -86,10 +86,13 @@ class TokenBucket:
         After RedisUnavailable the tokens may be taken; nobody gives them back.
         """
         now = "" if self._clock is None else repr(self._clock() * 1000)
-        values = {"now": now, "capacity": self.capacity, "rate": self.rate, "n": _number(n, "n", least=1e-3)}
+        wanted = _number(n, "n", least=1e-3)
         key = self.key(tenant)
         async with self._turns:
-            granted, tokens, wait = await call(self._redis, "token_bucket", {"bucket": key}, **values)
+            granted, tokens, wait = await call(
+                self._redis, "token_bucket", {"bucket": key},
+                now=now, capacity=self.capacity, rate=self.rate, n=wanted,
+            )  # fmt: skip
         return Decision(bool(granted), float(tokens), math.inf if wait < 0 else wait / 1000)
 
 

@@ -45,8 +45,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def playwright() -> Iterator[Playwright]:
+    """It keeps an event loop running in this thread, so it must be gone before other tests use asyncio."""
     expect.set_options(timeout=30_000)
     with sync_playwright() as started:
         yield started

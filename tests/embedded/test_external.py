@@ -146,6 +146,9 @@ def test_postgres_that_is_wrong(monkeypatch, free_port, greeting_server, silent_
         (f"host=h user=me password='{SECRET} {SECRET}' dbname=db", "host=h dbname=db"),
         (f"redis://:{SECRET}@[host", "(an address that cannot be read)"),
         (SECRET, "(an address that cannot be read)"),
+        (f"redis://x:{SECRET}/Pw@host:1/0", "(an address that cannot be read)"),
+        (f"redis://x:{SECRET}#Pw@host:1/0", "(an address that cannot be read)"),
+        (f"postgresql://me:{SECRET}?Pw@host/db", "(an address that cannot be read)"),
     ],
 )
 def test_addresses_are_shown_without_their_password(url, shown):

@@ -66,7 +66,10 @@ async def test_h03_scripts_are_flushed_all_the_time_and_the_server_restarts(serv
         flushing = asyncio.create_task(flush_for_ever(client))
         async with worker_on(server, handler, name="A") as a, worker_on(server, handler, name="B") as b:
             adding = asyncio.create_task(keep_adding(queue, entries))
-            await until(lambda: len(runs) >= 60, limit=30)
+            await until(lambda: a.healthy and b.healthy)
+            health = set()
+            await until(lambda: health.add((a.healthy, b.healthy)) or len(runs) >= 60, limit=30)
+            assert health == {(True, True)}  # a flush is nobody's illness
             server.stop()
             server.start()
             refused = await asyncio.wait_for(adding, 60)

@@ -161,3 +161,12 @@ async def test_a_wrong_place_for_the_worker_is_one_sentence(start_process, spec,
     assert await asyncio.to_thread(a.process.wait, 20) == 2
     assert sentence in a.output()
     assert "Traceback" not in a.output()
+
+
+async def test_a_worker_that_cannot_go_on_says_so_once_and_ends(start_process, queue, redis):
+    """Not the silence of a process that runs, has no errors and never takes a job."""
+    await redis.hset(queue.keys["meta"], "schema", "99")
+    a = start_process("A")
+    assert await asyncio.to_thread(a.process.wait, 20) == 1
+    assert a.output().count("cannot go on: queue 'q' was written with key schema 99") == 1
+    assert "Traceback" not in a.output()

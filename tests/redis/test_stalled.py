@@ -107,8 +107,9 @@ async def test_h01_a_stale_worker_changes_nothing_and_is_told(timed, redis, cloc
     await b.step()
     await b._leases.recover()
     assert await b.step() == 1
-    with pytest.raises(LockLost, match=f"lock lost on job {job.id}: worker A"):
-        await held.update_progress(1)
+    for write in (held.update_progress, held.log, held.update_data):
+        with pytest.raises(LockLost, match=f"lock lost on job {job.id}: worker A"):
+            await write("from A")
     release_a.set()
     await until(lambda: a._pump._ended)
     await a.step()
@@ -119,10 +120,11 @@ async def test_h01_a_stale_worker_changes_nothing_and_is_told(timed, redis, cloc
     await job.refresh()
     assert (job.state, job.return_value, job.record.worker) == ("completed", "done", "B")
     assert (job.attempts_made, job.stalled_counter, job.claim, job.progress) == (1, 1, 2, None)
-    assert job.failed_reason is None
+    assert (job.failed_reason, job.data, job.log_lines) == (None, None, [])
+    assert "from A" not in str(await redis.hgetall(queue.keys.job(job.id)))
     events = await read_events(redis, queue.keys, "completed", "failed", "lock-lost")
     assert [(one["event"], one["worker"], one["claim"]) for one in events] == [
-        ("lock-lost", "A", "1"), ("lock-lost", "A", "1"), ("completed", "B", "2"),
+        *[("lock-lost", "A", "1")] * 4, ("completed", "B", "2"),
     ]  # fmt: skip
 
 

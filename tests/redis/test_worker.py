@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from qlab import Backoff, JobFailed, JobGone, Keep, UnrecoverableError
+from qlab import Backoff, JobFailed, JobGone, Keep, PayloadError, UnrecoverableError
 from tests.redis.queue_state import members, read_events, until
 
 
@@ -266,8 +266,46 @@ async def test_progress_is_written_by_the_holder_only(queue, start_worker):
     await start_worker(handler)
     job = await queue.add("a")
     assert await job.wait_until_finished(5) == {"done": 0.5}
-    with pytest.raises(RuntimeError, match="only the holder"):
-        await job.update_progress(1)
+    for write in (job.update_progress, job.update_data, job.log):
+        with pytest.raises(RuntimeError, match="only the holder"):
+            await write("x")
+
+
+async def test_the_data_of_the_next_attempt_can_be_changed(queue, start_worker):
+    async def handler(job):
+        if job.attempts_made == 0:
+            with pytest.raises(PayloadError):
+                await job.update_data({1: 2})
+            await job.update_data({"step": 2})
+            assert job.data == {"step": 2}
+            raise RuntimeError("once")
+        return job.data
+
+    await start_worker(handler)
+    job = await queue.add("a", {"step": 1}, attempts=2)
+    assert await job.wait_until_finished(5) == {"step": 2}
+    assert (await job.refresh()).data == {"step": 2}
+
+
+async def test_a_log_is_kept_through_all_attempts_and_bounded(queue, start_worker):
+    async def handler(job):
+        for n in range(1500 if job.data == "much" else 2):
+            await job.log(f"attempt {job.attempts_made}, line {n}, khoá \ud800")
+        if job.attempts_made == 0:
+            raise RuntimeError("once")
+
+    await start_worker(handler)
+    job = await queue.add("a", attempts=2)
+    await job.wait_until_finished(5)
+    lines = [f"attempt {attempt}, line {n}, khoá \\ud800" for attempt in (0, 1) for n in (0, 1)]
+    assert (await job.refresh()).log_lines == lines
+    much = await queue.add("a", "much", attempts=2)
+    await much.wait_until_finished(20)
+    await much.refresh()
+    assert len(much.record.log.encode()) <= 16_000
+    assert len(much.log_lines) > 300
+    assert much.log_lines[-1] == "attempt 1, line 1499, khoá \\ud800"
+    assert much.log_lines[0].startswith("attempt 1, line ")
 
 
 class KeywordOnly(Exception):

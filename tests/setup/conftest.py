@@ -19,7 +19,13 @@ def small_copy(tmp_path) -> Path:
     """What the set-up itself needs, with requirements that install nothing."""
     folder = tmp_path / VIETNAMESE
     (folder / "tools").mkdir(parents=True)
-    for name in ("Makefile", "tools/setup.sh", "tools/setup_env.py", "tools/join_project.py"):
+    for name in (
+        "Makefile",
+        "tools/setup.sh",
+        "tools/setup_env.py",
+        "tools/join_project.py",
+        "pyproject.toml",
+    ):
         shutil.copy(ROOT / name, folder / name)
     (folder / "requirements.txt").write_text("# nothing\n")
     return folder

@@ -5,7 +5,6 @@ import functools
 import pytest
 
 from qlab import Keep, Queue, Worker
-from qlab.connection import hide_password
 from qlab.execute import runs_on_loop
 from qlab.retention import encode
 
@@ -69,13 +68,25 @@ def test_an_unknown_option_is_refused():
 def test_what_is_neither_a_url_nor_a_client_is_refused():
     with pytest.raises(TypeError, match=r"URL or a redis\.asyncio\.Redis"):
         Queue("q", 7)
-    with pytest.raises(ValueError, match="Redis URL"):
-        Queue("q", "http://localhost")
 
 
-def test_a_password_is_never_shown():
-    assert hide_password("redis://me:secret@host:1/0") == "redis://me:***@host:1/0"
-    assert "secret" not in repr(Queue("q", "redis://:secret@localhost:1").connection.address)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:Secret@localhost", "redis://me:Secret/x@localhost:1/0", "redis://me:Secret#x@localhost:1/0",
+        "redis://h:1/0?socket_timeout=bad&password=Secret", "Secret@localhost:1", "redis://h:1/0?Secret=1",
+        "redis://me:Sec[ret@localhost",
+    ],
+)  # fmt: skip
+def test_a_url_that_cannot_be_read_is_refused_and_never_shown(url):
+    with pytest.raises(ValueError, match="the URL of Redis cannot be read: write redis://") as caught:
+        Queue("q", url)
+    assert "Sec" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_an_address_is_shown_without_its_password():
+    assert Queue("q", "redis://me:Secret@localhost:1").connection.address == "localhost:1"
 
 
 def test_retention_has_one_stored_form():
