@@ -33,9 +33,7 @@ function ends.delay(id, at, _, _, _, delay)
 end
 
 -- The worker gives the job back unfinished (it is shutting down, or the queue is limited): no attempt is counted.
-ends['put-back'] = function(id, at)
-  come_back(id, at)
-end
+ends['put-back'] = come_back
 
 local function settle(kind, id, claim, at, token, worker, attempts, text, stack, extra)
   local held = redis.call('HMGET', job .. id, 'token', 'claim', 'failed_reason')
