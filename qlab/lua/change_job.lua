@@ -9,10 +9,7 @@
 local at, key = now_ms(now), job .. id
 local fits = {
   remove = {waiting = 1, prioritized = 1, delayed = 1, completed = 1, failed = 1},
-  retry = {failed = 1},
-  rerun = {completed = 1},
-  delay = {delayed = 1},
-  promote = {delayed = 1},
+  retry = {failed = 1}, rerun = {completed = 1}, delay = {delayed = 1}, promote = {delayed = 1},
 }
 
 local now_is = redis.call('HMGET', key, 'state', 'birth', 'place', 'priority', 'replays')

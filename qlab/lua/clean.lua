@@ -3,8 +3,7 @@
 -- KEYS delayed completed failed
 -- ARGV now state grace limit
 -- Returns the ids that were removed.
--- Invariant: only jobs that have been in completed or failed for `grace` ms, or are in a set where nobody holds
--- them, are removed.
+-- Invariant: only jobs that ended `grace` ms ago, or that wait where nobody holds them, are removed.
 
 local at, most, ids = now_ms(now), tonumber(limit), {}
 local sets = {prioritized = prioritized, delayed = delayed, completed = completed, failed = failed}

@@ -1,24 +1,26 @@
 -- limit: at most `limit_max` jobs are lent in a window of `limit_ms`, by all workers together.
+-- NEEDS line_up
 -- Invariant: the rule and its window live here, so no worker can go past it. A window is fixed: it begins with
 -- the first job lent after the last one ended, so around its edge up to twice `limit_max` may be close together.
 
--- How many jobs may be lent now.
-local function allowed(at)
+-- Nil if there is no rule; else the most, how many of them are used up, and the window's start and length in ms.
+local function window(at)
   local rule = redis.call('HMGET', meta, 'limit_max', 'limit_ms', 'window_start', 'window_count')
-  if not rule[1] then return math.huge end
-  local is_over = at >= (tonumber(rule[3]) or 0) + rule[2]
-  return is_over and tonumber(rule[1]) or math.max(0, rule[1] - (tonumber(rule[4]) or 0))
+  if not rule[1] then return nil end
+  local start, used = tonumber(rule[3]) or 0, tonumber(rule[4]) or 0
+  if at >= start + rule[2] then start, used = at, 0 end
+  return tonumber(rule[1]), used, start, tonumber(rule[2])
+end
+
+local function allowed(at)
+  local most, used = window(at)
+  return most and math.max(0, most - used) or math.huge
 end
 
 -- Count jobs that were lent; when the window is used up, the queue is shut until it ends.
 local function spend(count, at)
-  local rule = redis.call('HMGET', meta, 'limit_max', 'limit_ms', 'window_start', 'window_count', 'limited_until')
-  if not rule[1] or count == 0 then return end
-  local start, used = tonumber(rule[3]) or 0, (tonumber(rule[4]) or 0) + count
-  if at >= start + rule[2] then start, used = at, count end
-  redis.call('HSET', meta, 'window_start', string.format('%d', start), 'window_count', used)
-  if used >= tonumber(rule[1]) then
-    local until_ms = math.max(start + rule[2], tonumber(rule[5]) or 0)
-    redis.call('HSET', meta, 'limited_until', string.format('%d', until_ms))
-  end
+  local most, used, start, length = window(at)
+  if not most or count == 0 then return end
+  redis.call('HSET', meta, 'window_start', string.format('%d', start), 'window_count', used + count)
+  if used + count >= most then shut_until(start + length) end
 end

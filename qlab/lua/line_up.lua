@@ -28,6 +28,12 @@ local function shut_for(at)
   return math.max(0, (tonumber(stop[2]) or 0) - at)
 end
 
+-- The longest limit holds: a shorter one that comes later does not open the queue early.
+local function shut_until(ms)
+  local before = tonumber(redis.call('HGET', meta, 'limited_until')) or 0
+  redis.call('HSET', meta, 'limited_until', string.format('%d', math.max(ms, before)))
+end
+
 -- Tell an idle worker if there is something that it may take.
 local function wake_if_work(at)
   if somebody_is_told() then return end

@@ -10,11 +10,8 @@ if not holds(id, token, claim) then
   return 'lock-lost'
 end
 if what == 'log' then
-  local text = (redis.call('HGET', job .. id, 'log') or '') .. value .. '\n'
-  if #text > LOG_BYTES then
-    text = string.sub(text, string.find(text, '\n', #text - LOG_BYTES, true) + 1)
-  end
-  value = text
+  value = (redis.call('HGET', job .. id, 'log') or '') .. value .. '\n'
+  if #value > LOG_BYTES then value = string.sub(value, string.find(value, '\n', #value - LOG_BYTES, true) + 1) end
 end
 redis.call('HSET', job .. id, what, value)
 if what == 'progress' then emit('progress', id, now_ms(now), 'worker', worker, 'claim', claim) end

@@ -9,9 +9,7 @@ if verb == 'pause' then
 elseif verb == 'resume' then
   redis.call('HDEL', meta, 'paused')
 elseif verb == 'limit' then
-  -- The longest limit holds: a shorter one that comes later does not open the queue early.
-  local until_ms = math.max(at + tonumber(ms), tonumber(redis.call('HGET', meta, 'limited_until')) or 0)
-  redis.call('HSET', meta, 'limited_until', string.format('%d', until_ms))
+  shut_until(at + tonumber(ms))
   wake_one() -- somebody has to know when it ends
 end
 wake_if_work(at)

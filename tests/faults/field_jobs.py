@@ -14,7 +14,7 @@ time.time = lambda: real_time() + skew
 
 import redis as redis_sync  # noqa: E402 - this process' clock is wrong before anything else is imported
 
-from qlab import LockLost, RateLimitError, Worker  # noqa: E402
+from qlab import Limiter, LockLost, RateLimitError, Worker  # noqa: E402
 
 NAME, LEDGER = os.environ["NAME"], os.environ["LEDGER"]
 ledger = redis_sync.Redis.from_url(os.environ.get("LEDGER_URL") or os.environ["QLAB_REDIS_URL"])
@@ -117,6 +117,7 @@ options = {
     "lock_renew_time": number("RENEW", 0.4),
     "stalled_interval": number("CHECK", 0.5),
     "max_stalled_count": int(number("MAX_STALLED", 2)),
+    "limiter": Limiter(int(number("LIMIT", 0)), 1.0) if number("LIMIT", 0) else None,
 }
 
 

@@ -95,6 +95,25 @@ async def test_h10_a_rate_limit_is_measured_by_the_server(queue, ledger, start_p
     assert second.at >= after_limit
 
 
+async def test_h10_a_limiter_counts_in_windows_of_the_server(queue, start_process, redis):
+    """Two workers, ten minutes apart, share 5 starts a second."""
+    workers = [
+        field_worker(start_process, name, skew=skew, limit=5) for name, skew in zip("AB", SKEWS, strict=True)
+    ]
+    for worker in workers:
+        await until(lambda worker=worker: "connected" in worker.output(), limit=20)
+    await queue.add_bulk([("sleep", 0) for _ in range(16)])
+    await until(lambda: all_done(queue, 16), limit=20)
+    times = [int(one["at"]) for one in await read_events(redis, queue.keys, "active")]
+    windows = []
+    for at in sorted(times):
+        if not windows or at >= windows[-1][0] + 1000:
+            windows.append([])
+        windows[-1].append(at)
+    assert [len(window) for window in windows] == [5, 5, 5, 1]
+    assert times[-1] - times[0] <= 3000 + 500 + SLACK
+
+
 async def now(queue):
     seconds, micros = await queue.connection.command("TIME")
     return int(seconds) * 1000 + int(micros) // 1000
