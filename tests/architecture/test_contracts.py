@@ -71,7 +71,7 @@ def test_core_can_be_read_in_one_evening():
 
 
 def test_patterns_stay_small():
-    assert sum(lines_to_read(path) for path in PYTHON_FILES if part(path) in PATTERNS) <= 1400
+    assert sum(lines_to_read(path) for path in PYTHON_FILES if part(path) in PATTERNS) <= 1600
 
 
 def part(path):
