@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Awaitable, Callable
 from functools import cache
@@ -25,6 +26,8 @@ Clock = Callable[[], float]
 
 SOCKET_TIMEOUT = 4.5
 """Seconds for one command and its answer. redis-py's own limit would make a task of each write."""
+log = logging.getLogger("qlab")
+
 CONNECT_TIMEOUT = 3.0
 MOST_CONNECTIONS = 100
 """Commands on their way at once, if the URL or the client sets no `max_connections`; more wait for a turn."""
@@ -132,6 +135,18 @@ class Connection:
                 f"{SCHEMA_VERSION}: drain it with the version that wrote it, or use another prefix"
             )
         self._checked = True
+        await self._warn_of_eviction()
+
+    async def _warn_of_eviction(self) -> None:
+        """Redis may delete jobs when its memory is full, unless its policy is noeviction: say so."""
+        with contextlib.suppress(ResponseError):  # some servers do not tell
+            policy = (await self._reach(None, lambda: self.client.info("memory"))).get("maxmemory_policy")
+            if policy not in (None, "noeviction"):
+                log.warning(
+                    "Redis at %s has maxmemory-policy %s: when its memory is full it DELETES JOBS; "
+                    "set it to noeviction, and keep caches on another Redis",
+                    self.address, policy,
+                )  # fmt: skip
 
     @property
     def address(self) -> str:

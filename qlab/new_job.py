@@ -106,10 +106,10 @@ class NewJob:
         priority = self.options.get("priority", "")
         return [self.id, self.delay, priority, key, ttl, len(fields), *fields]
 
-    def record(self, birth: str) -> JobRecord:
-        """What the job's hash holds right after the add."""
+    def record(self, birth: str, now: str = "") -> JobRecord:
+        """What the job's hash holds right after the add; `now` (ms) is the clock that a test gave."""
         state = "delayed" if self.delay else "prioritized" if "priority" in self.options else "waiting"
-        added_at = int(birth.partition("-")[0])
+        added_at = int(now or birth.partition("-")[0])
         return JobRecord(
             self.id, self.name, self.data, state=state, birth=birth, added_at=added_at, **self.options
         )

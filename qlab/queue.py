@@ -124,7 +124,7 @@ class Queue:
                 record = record or JobRecord(job_id, one.name, one.data, birth=birth)
                 jobs.append(Job(record, self.connection, duplicate=True))
             else:
-                jobs.append(Job(one.record(birth), self.connection))
+                jobs.append(Job(one.record(birth, self.connection.now()), self.connection))
         return jobs
 
     async def get_job(self, job_id: str) -> Job | None:

@@ -11,11 +11,8 @@ local rules, kept_bytes = {}, 0
 -- keep is `age in ms:count`, either part empty for "no limit"; count 0 removes just the job itself. Jobs with
 -- the same rule are put away together: after its last `finish` a script calls `put_away`, once.
 local function finish(set, id, at, keep)
-  local same = rules[set .. keep]
-  if not same then
-    same = {set = set, keep = keep, ids = {}, members = {}}
-    rules[set .. keep] = same
-  end
+  local same = rules[set .. keep] or {set = set, keep = keep, ids = {}, members = {}}
+  rules[set .. keep] = same
   same.ids[#same.ids + 1] = id
   same.members[#same.members + 1] = at
   same.members[#same.members + 1] = id

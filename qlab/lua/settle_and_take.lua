@@ -4,9 +4,8 @@
 -- ARGV now token worker lock trip want count
 -- then for each of `count` settlements (1,000 or less): kind, id, claim, attempts made, text, stack, extra (see
 -- settle)
--- Returns {ms until the worker should look by itself or -1, outcomes of the settlements as one line of words, jobs
--- taken (see take) as JSON, ms until the next tick of a schedule or -1}. One string is several times cheaper than a
--- nested reply, for both sides.
+-- Returns {ms until the worker should look by itself or -1, outcomes as one line of words, jobs taken (see take) as
+-- JSON, which is cheaper than nested tables, ms until the next tick of a schedule or -1}.
 -- Invariant: one trip number acts once. A worker that did not see the reply asks again with the same number and
 -- gets the same answer, so a lost reply neither orphans a batch nor settles twice.
 
@@ -53,6 +52,6 @@ if shut == 0 then wake_if_work(at) end
 local lent = {}
 for n, one in ipairs(taken) do lent[n] = one[1] .. ' ' .. one[2] end
 local words = table.concat(outcomes, ' ')
-redis.call('SET', memory, trip .. '|' .. words .. '|' .. table.concat(lent, ' '),
-  'PX', math.max(60000, 2 * tonumber(lock)))
+local memo = trip .. '|' .. words .. '|' .. table.concat(lent, ' ')
+redis.call('SET', memory, memo, 'PX', math.max(60000, 2 * tonumber(lock)))
 return {due, words, cjson.encode(taken), until_next_tick()}

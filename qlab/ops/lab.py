@@ -88,7 +88,16 @@ def private_settings(folder: Path) -> dict[str, str]:
         found["HOME"] = str(folder / "home")
     for value in found.values():
         Path(value).mkdir(parents=True, exist_ok=True)
+    _ask_nothing(Path(found["JUPYTERLAB_SETTINGS_DIR"]))
     return found
+
+
+def _ask_nothing(settings: Path) -> None:
+    """A learner's first screen is the lesson, not a question about news; a choice made later stays."""
+    notification = settings / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    if not notification.exists():
+        notification.parent.mkdir(parents=True, exist_ok=True)
+        notification.write_text('{"fetchNews": "false", "checkForUpdates": false}\n')
 
 
 def trust_stored_notebooks() -> None:

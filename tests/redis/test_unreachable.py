@@ -93,3 +93,15 @@ async def test_a_client_can_be_given_and_its_settings_are_copied(redis, prefix):
         job = await queue.add("a", 1)
         assert (await queue.get_job(job.id)).data == 1
     assert await redis.ping()
+
+
+@pytest.mark.parametrize(("policy", "warned"), [("allkeys-lru", True), ("noeviction", False)])
+async def test_a_redis_that_may_delete_jobs_is_warned_of_loudly(
+    private_redis_url, prefix, caplog, policy, warned
+):
+    async with Queue("q", private_redis_url, prefix=prefix) as queue:
+        await queue.connection.command("CONFIG", "SET", "maxmemory-policy", policy)
+    with caplog.at_level(logging.WARNING, "qlab"):
+        async with Queue("q", private_redis_url, prefix=prefix):
+            pass
+    assert ("DELETES JOBS" in caplog.text) is warned
