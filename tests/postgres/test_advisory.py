@@ -36,6 +36,11 @@ async def nothing(conn: Any) -> str:
     return "ran"
 
 
+async def select(pool: Pool, sql: str) -> Any:
+    async with pool.connection() as conn:
+        return await (await conn.execute(sql.encode())).fetchone()
+
+
 async def test_three_at_once_one_runs_two_skip_and_later_it_runs_again(pool: Pool) -> None:
     async def task(conn: Any) -> None:
         await asyncio.sleep(0.3)
@@ -223,14 +228,14 @@ async def test_the_work_holds_a_connection_all_the_time(pg_dsn: str) -> None:
 
 
 async def test_cancelled_work_frees_the_lock(pool: Pool) -> None:
-    entered = asyncio.Event()
-
     async def task(conn: Any) -> None:
-        entered.set()
         await conn.execute("SELECT pg_sleep(600)")
 
     running = asyncio.create_task(run_exclusive(pool, "job", task))
-    await entered.wait()
+    asleep = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+    async with asyncio.timeout(30):  # a cancel that comes before the query has begun is lost
+        while not await select(pool, asleep):
+            await asyncio.sleep(0.01)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
