@@ -119,7 +119,9 @@ class Notebook:
 
     def open(self, name: str) -> None:
         """Open a notebook and wait until its kernel is connected and idle."""
-        self.page.goto(f"{self.base}/lab/tree/{name}?token={self.token}")
+        # A workspace of its own: the lab would open the notebooks of earlier tests beside this one.
+        workspace = f"test-{secrets.token_hex(4)}"
+        self.page.goto(f"{self.base}/lab/workspaces/{workspace}/tree/{name}?token={self.token}")
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         self.page.wait_for_function(READY)
 
