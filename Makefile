@@ -35,6 +35,7 @@ lab: setup ## open the lessons
 
 test: setup ## everything but the slow tests
 	$(PYTEST) $(PARALLEL) -m "not slow" $(TEST_ARGS)
+	$(PYTEST) $(PARALLEL) -m "not slow" --redis fakeredis tests/unit tests/redis
 
 test-quick: setup ## the library alone
 	$(PYTEST) $(PARALLEL) -m "not slow" tests/unit tests/redis $(TEST_ARGS)
