@@ -6,6 +6,7 @@ Line 1: JSON with the servers. After a line on standard input it closes them and
 """
 
 import json
+import signal
 import sys
 import threading
 
@@ -32,4 +33,6 @@ def main(where: str, *options: str) -> None:
     print("closed", flush=True)
 
 
+# As a terminal starts programs: a run in the background hands down an ignored Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 main(*sys.argv[1:])
