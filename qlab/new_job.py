@@ -106,6 +106,11 @@ class NewJob:
         priority = self.options.get("priority", "")
         return [self.id, self.delay, priority, key, ttl, len(fields), *fields]
 
+    def is_duplicate(self, job_id: str, was_there: int) -> bool:
+        """What the script's answer means: an id that was made here and was there already is our own command,
+        repeated by something in between."""
+        return bool(was_there) and (self.own_id or job_id != self.id)
+
     def record(self, birth: str, now: str = "") -> JobRecord:
         """What the job's hash holds right after the add; `now` (ms) is the clock that a test gave."""
         state = "delayed" if self.delay else "prioritized" if "priority" in self.options else "waiting"

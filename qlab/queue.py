@@ -118,8 +118,7 @@ class Queue:
         replies = await self.connection.call("add_jobs", words)
         jobs = []
         for one, (job_id, birth, duplicate) in zip(new, replies, strict=True):
-            # An id made here that exists already is our own command, repeated by something in between.
-            if duplicate and (one.own_id or job_id != one.id):
+            if one.is_duplicate(job_id, duplicate):
                 record = await read_record(self.connection, job_id)
                 record = record or JobRecord(job_id, one.name, one.data, birth=birth)
                 jobs.append(Job(record, self.connection, duplicate=True))

@@ -86,7 +86,7 @@ class SyncQueue:
         except NoScriptError:
             replies = self._run("EVAL", one.source, *words)
         return [
-            Added(job_id, bool(duplicate) and (job.own_id or job_id != job.id))
+            Added(job_id, job.is_duplicate(job_id, duplicate))
             for job, (job_id, _, duplicate) in zip(new, replies, strict=True)
         ]
 

@@ -20,7 +20,7 @@ if not fits[verb][now_is[1]] then return now_is[1] end
 if verb == 'promote' then
   promote_one(now_is[3], at)
 else
-  take_out(id)
+  take_out(id, now_is[1], now_is[3])
 end
 if verb == 'remove' then
   redis.call('DEL', key)

@@ -1,12 +1,9 @@
 -- take_out: take a job that nobody holds out of its set.
 -- KEYS waiting prioritized delayed completed failed
--- Invariant: an active job is never taken out under its worker.
--- Returns the state that it was in, nil if there is no such job, 'active' if it is held.
+-- Invariant: the caller has read `state` and `place` in this script, and the state is not active: a job is never
+-- taken out under its worker.
 
-local function take_out(id)
-  local found = redis.call('HMGET', job .. id, 'state', 'place')
-  local state, place = found[1], found[2]
-  if not state or state == 'active' then return state or nil end
+local function take_out(id, state, place)
   if state == 'waiting' then
     redis.call('LREM', waiting, 1, id)
   elseif state == 'prioritized' then
@@ -17,5 +14,4 @@ local function take_out(id)
     redis.call('ZREM', state == 'completed' and completed or failed, id)
   end
   redis.call('HDEL', job .. id, 'place')
-  return state
 end
