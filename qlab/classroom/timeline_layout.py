@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from qlab.classroom.story import BROKER, Attempt, Event, Lease, Story, fold, with_renewals_grouped
-from qlab.classroom.timeline_text import label, text_width, word
+from qlab.classroom.timeline_text import label, text_width, title_width, word
 
 LEFT, TOP, GAP = 96.0, 58.0, 8.0
 APART = 12.0  # pixels between two texts on one line, at least
 ROW, BAR, LEASE = 18.0, 26.0, 10.0  # heights: a line of labels, an attempt, a lease
 STEP, MARGIN = 34.0, 24.0
-TITLE_LEFT, TITLE_SIZE = 16.0, 16.0
 Row = tuple[str, str]  # a line of labels: which lane, and "away", "facing", "bar0" or "lease0"
 LIVE_WIDTH, LIVE_SPAN = 860.0, 4.0  # the live view shows at least these seconds
 
@@ -104,11 +103,6 @@ def lay_out(events: Sequence[Event], *, now: float | None = None, title: str = "
     layout.width = max(layout.width, title_width(title))
     _place_labels(layout, wishes, drop=now is not None)
     return layout
-
-
-def title_width(title: str) -> float:
-    """The width of a picture that just holds its title."""
-    return 2 * TITLE_LEFT + text_width(title, TITLE_SIZE, strong=True)
 
 
 def _tracks(spans: list[tuple[int, int | None, str]]) -> dict[int, int]:

@@ -7,17 +7,7 @@ from collections.abc import Callable, Iterable
 from html import escape
 
 from qlab.classroom.story import BROKER, Attempt, Lease
-from qlab.classroom.timeline_layout import (
-    BAR,
-    LEASE,
-    LEFT,
-    LIVE_SPAN,
-    TITLE_LEFT,
-    TITLE_SIZE,
-    Layout,
-    lane_of,
-    stalled_track,
-)
+from qlab.classroom.timeline_layout import BAR, LEASE, LEFT, LIVE_SPAN, Layout, lane_of, stalled_track
 from qlab.classroom.timeline_legend import legend
 from qlab.classroom.timeline_symbols import (
     DARK,
@@ -31,7 +21,7 @@ from qlab.classroom.timeline_symbols import (
     styles,
     triangle,
 )
-from qlab.classroom.timeline_text import lane_name
+from qlab.classroom.timeline_text import TITLE_LEFT, TITLE_SIZE, lane_name
 
 WIDEST = 940.0
 """Pixels; a wider picture is scaled down, since notebooks cut off what does not fit."""

@@ -6,6 +6,7 @@ from qlab.classroom.story import BROKER, Event, Story, fold, with_renewals_group
 from qlab.classroom.texts import text
 
 BOLD = 1.1  # how much wider a semi-bold text is
+TITLE_LEFT, TITLE_SIZE = 16.0, 16.0
 
 
 def job_name(job: int, jobs: int) -> str:
@@ -68,3 +69,8 @@ def text_width(text: str, size: float = 12.0, *, strong: bool = False) -> float:
             else 0.64
         )
     return units * size * (BOLD if strong else 1.0)
+
+
+def title_width(title: str) -> float:
+    """The width of a picture that just holds its title."""
+    return 2 * TITLE_LEFT + text_width(title, TITLE_SIZE, strong=True)

@@ -10,7 +10,8 @@ import pytest
 
 from qlab.classroom.story import BROKER, Event, fold, in_order
 from qlab.classroom.timeline import Timeline, live_svg
-from qlab.classroom.timeline_layout import lay_out, title_width
+from qlab.classroom.timeline_layout import lay_out
+from qlab.classroom.timeline_text import title_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 
