@@ -1,1 +1,1 @@
-"""The wrong ways, kept whole and named as the mistakes they are: a lesson shows each failing, then a cure."""
+"""Ways that look right and are not, so that lessons and the explorer can show each one failing."""
