@@ -3,8 +3,8 @@
     python -m qlab.classroom.coverage        # writes docs/coverage.md
 
 A lesson's file (`04.toml`, or `ex04.toml` for an exercise) has a table for each id that the lesson shows:
-`what` is claimed, the `cells` that show it by running and asserting, the `prose` cells that say it where there
-is nothing to run, and the `tests` that hold it. `later.toml` lists the ids of lessons that are still to come.
+`what` is claimed, the `cells` that show it by running and asserting, the `prose` cells that say it where
+nothing can be run, and the `tests` that hold it. `later.toml` lists the ids of lessons still to come.
 """
 
 from __future__ import annotations
