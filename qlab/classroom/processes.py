@@ -78,10 +78,11 @@ class WorkerProcess:
         environment: Mapping[str, str],
         watcher: Watcher,
         report: Report,
+        program: Sequence[str] = PROGRAM,
     ) -> WorkerProcess:
-        """Run ``python -m qlab`` with these arguments in ``folder``, on the leash of ``watcher``."""
+        """Run ``python -m qlab`` (or another ``program``) in ``folder``, on the leash of ``watcher``."""
         log = folder / f"{lane}.log"
-        command = [sys.executable, *PROGRAM, *arguments]
+        command = [sys.executable, *program, *arguments]
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 *[sys.executable, "-I", "-S", _LEASH, "hold", *command],
