@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import ipywidgets as widgets
@@ -80,20 +81,25 @@ def _row(check: Check) -> list[str]:
 
 def _name(check: Check) -> str:
     """The check's name in the learner's language."""
-    return _of("names", check, check.name)
+    return str(_of("names", check, check.name))
 
 
 def _fix(check: Check) -> str:
     """What to do, in the learner's language; empty when all is well."""
-    return _of("fixes", check, check.fix) if check.fix else ""
+    return str(_of("fixes", check, check.fix)) if check.fix else ""
 
 
-def _of(section: str, check: Check, otherwise: str) -> str:
-    sentences: dict[str, Any] = load("checkup")[section]
-    return str(sentences.get(check.name.replace(" ", "-"), otherwise))
+def _of(section: str, check: Check, otherwise: Any) -> Any:
+    return load("checkup")[section].get(check.name.replace(" ", "-"), otherwise)
 
 
 def _detail(check: Check) -> str:
-    """What was found; the progress folder by its variable, since its path is nobody else's business."""
+    """What was found, in the learner's language where there is a sentence for it.
+
+    The progress folder goes by its variable, since its path is nobody else's business.
+    """
     home = os.environ.get("QLAB_HOME")
-    return check.detail.replace(home, "$QLAB_HOME") if home else check.detail
+    found = check.detail.replace(home, "$QLAB_HOME") if home else check.detail
+    english, vietnamese = _of("details", check, (re.escape(found), None))
+    match = re.fullmatch(english, found)
+    return match.expand(vietnamese) if match and vietnamese else found

@@ -36,7 +36,7 @@ class Timeline:
 
     def svg(self) -> str:
         """The static picture: order of events on the axis, no times, no ids."""
-        layout = lay_out(self.events)
+        layout = lay_out(self.events, title=self.title)
         return draw(layout, self.title, self.sentences, axis=text("timeline.axis_order"))
 
     def live_svg(self) -> str:
@@ -61,4 +61,4 @@ class Timeline:
 
 def live_svg(events: Sequence[Event], title: str, now: float) -> str:
     """Draw events with the time as axis, up to ``now`` seconds; see :meth:`Timeline.live_svg`."""
-    return draw(lay_out(in_order(events), now=now), title, (), axis=text("timeline.axis_time"))
+    return draw(lay_out(in_order(events), now=now, title=title), title, (), axis=text("timeline.axis_time"))

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from qlab.classroom.story import BROKER, Attempt, Event, Lease, Story, fold, with_renewals_grouped
-from qlab.classroom.timeline_text import label, text_width, word
+from qlab.classroom.timeline_text import label, text_width, title_width, word
 
 LEFT, TOP, GAP = 96.0, 58.0, 8.0
+APART = 12.0  # pixels between two texts on one line, at least
 ROW, BAR, LEASE = 18.0, 26.0, 10.0  # heights: a line of labels, an attempt, a lease
 STEP, MARGIN = 34.0, 24.0
 Row = tuple[str, str]  # a line of labels: which lane, and "away", "facing", "bar0" or "lease0"
@@ -87,8 +88,8 @@ class Layout:
         return LEFT + MARGIN + room * max(at, 0.0) / max(self.now or 0.0, LIVE_SPAN)
 
 
-def lay_out(events: Sequence[Event], *, now: float | None = None) -> Layout:
-    """Place a run: by order of events, or by time up to ``now`` seconds."""
+def lay_out(events: Sequence[Event], *, now: float | None = None, title: str = "") -> Layout:
+    """Place a run: by order of events, or by time up to ``now`` seconds; wide enough for its title."""
     layout = Layout(fold(with_renewals_grouped(events) if now is None else events), now)
     story = layout.story
     layout.attempt_track = _tracks([(a.start, a.end, a.lane) for a in story.attempts])
@@ -99,6 +100,7 @@ def lay_out(events: Sequence[Event], *, now: float | None = None) -> Layout:
         _columns_by_order(layout, wishes)
     else:
         layout.width, layout.xs = LIVE_WIDTH, [layout.time(event.at) for event in story.events]
+    layout.width = max(layout.width, title_width(title))
     _place_labels(layout, wishes, drop=now is not None)
     return layout
 
@@ -195,15 +197,17 @@ def _lease_row(track: int) -> Row:
 
 
 def _starts(row: Row, text: str, offset: float, *, strong: bool = False) -> Wish:
-    return Wish(row, text, text_width(text), offset, strong)
+    return Wish(row, text, text_width(text, strong=strong), offset, strong)
 
 
 def _ends(row: Row, text: str, offset: float, *, strong: bool = False) -> Wish:
-    return Wish(row, text, text_width(text), offset - text_width(text), strong)
+    width = text_width(text, strong=strong)
+    return Wish(row, text, width, offset - width, strong)
 
 
 def _middle(row: Row, text: str, *, strong: bool = False) -> Wish:
-    return Wish(row, text, text_width(text), -text_width(text) / 2, strong)
+    width = text_width(text, strong=strong)
+    return Wish(row, text, width, -width / 2, strong)
 
 
 def _room(row: Row, width: float) -> Wish:
@@ -250,7 +254,7 @@ def _columns_by_order(layout: Layout, wishes: list[list[Wish]]) -> None:
     for asked in wishes:
         x += STEP
         for wish in asked:
-            x = max(x, edges.get(wish.row, LEFT + 2) + 8 - wish.offset)
+            x = max(x, edges.get(wish.row, LEFT + 2) + APART - wish.offset)
         for wish in asked:
             edges[wish.row] = x + wish.offset + wish.width
         layout.xs.append(x)

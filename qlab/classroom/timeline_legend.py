@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from html import escape
 
+from qlab.classroom.story import BROKER
 from qlab.classroom.texts import text
 from qlab.classroom.timeline_layout import LEASE, LEFT, Layout
-from qlab.classroom.timeline_symbols import WORKERS, bar, coin, cross, cut, styles, triangle
+from qlab.classroom.timeline_symbols import WORKERS, bar, coin, cross, cut, given_up, styles, triangle
 from qlab.classroom.timeline_text import text_width
 
 
@@ -46,5 +47,7 @@ def _samples(layout: Layout, used: Collection[str], mark: str) -> Iterator[tuple
         yield "stalled", triangle(13, -2)
     if any(attempt.how == "died" for attempt in story.attempts):
         yield "lost", '<path class="qt-line" d="M2 8h14" stroke-dasharray="4 3"/>' + cut(17, 4)
+    if any(event.kind == "failed" and event.lane == BROKER for event in story.events):
+        yield "given_up", given_up(13, 8)
     if "lock-lost" in used:
         yield "refused", '<path class="qt-line" d="M2 8h14"/>' + cross(20, 8, 5, 3)

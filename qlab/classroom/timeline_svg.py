@@ -9,8 +9,19 @@ from html import escape
 from qlab.classroom.story import BROKER, Attempt, Lease
 from qlab.classroom.timeline_layout import BAR, LEASE, LEFT, LIVE_SPAN, Layout, lane_of, stalled_track
 from qlab.classroom.timeline_legend import legend
-from qlab.classroom.timeline_symbols import DARK, WORKERS, bar, coin, cross, cut, defs, styles, triangle
-from qlab.classroom.timeline_text import lane_name
+from qlab.classroom.timeline_symbols import (
+    DARK,
+    WORKERS,
+    bar,
+    coin,
+    cross,
+    cut,
+    defs,
+    given_up,
+    styles,
+    triangle,
+)
+from qlab.classroom.timeline_text import TITLE_LEFT, TITLE_SIZE, lane_name
 
 WIDEST = 940.0
 """Pixels; a wider picture is scaled down, since notebooks cut off what does not fit."""
@@ -33,8 +44,8 @@ def draw(layout: Layout, title: str, sentences: Iterable[str], *, axis: str) -> 
     words = f'<title id="t{mark}">{escape(title)}</title><desc id="d{mark}">{escape(told)}</desc>'
     head = (
         f'<rect class="qt-bg" width="{width}" height="{height}"/>'
-        f'<text class="qt-ink" x="16" y="26" font-size="16" font-weight="600">{escape(title)}</text>'
-        f'<text class="qt-mute" x="16" y="45">{escape(axis)}</text>'
+        f'<text class="qt-ink" x="{TITLE_LEFT:.0f}" y="26" font-size="{TITLE_SIZE:.0f}" font-weight="600">'
+        f'{escape(title)}</text><text class="qt-mute" x="{TITLE_LEFT:.0f}" y="45">{escape(axis)}</text>'
     )
     return f"{opening}{words}{defs(mark)}{head}{body}{signs}</svg>"
 
@@ -150,7 +161,7 @@ def _died(layout: Layout, index: int, mark: str) -> str:
 def _settled(layout: Layout, index: int, mark: str) -> str:
     x = layout.x(index)
     if layout.story.events[index].lane == BROKER:
-        return cross(x, layout.lanes[BROKER].first + LEASE / 2, 7, 3.5)
+        return given_up(x, layout.lanes[BROKER].first + LEASE / 2)
     start, goal = _towards(layout, index)
     return _line(x, start, x, goal, f' marker-end="url(#arrow{mark})"')
 

@@ -53,6 +53,13 @@ def cross(x: float, y: float, size: float = 9, width: float = 4) -> str:
     return f'<path d="{path}" stroke="{VERMILION}" stroke-width="{width}" stroke-linecap="round"/>'
 
 
+def given_up(x: float, y: float, size: float = 8) -> str:
+    """The symbol of a job that the broker gives up: a crossed box, so that nobody takes it for a death."""
+    box = f'x="{x - size:.1f}" y="{y - size:.1f}" width="{2 * size}" height="{2 * size}" rx="2"'
+    edge = f'fill="none" stroke="{VERMILION}" stroke-width="2"'
+    return f"<rect {box} {edge}/>{cross(x, y, size - 3.5, 2.5)}"
+
+
 def triangle(x: float, y: float) -> str:
     """The symbol of a stalled job; ``y`` is its tip."""
     return (

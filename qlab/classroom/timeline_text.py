@@ -5,6 +5,9 @@ from __future__ import annotations
 from qlab.classroom.story import BROKER, Event, Story, fold, with_renewals_grouped
 from qlab.classroom.texts import text
 
+BOLD = 1.1  # how much wider a semi-bold text is
+TITLE_LEFT, TITLE_SIZE = 16.0, 16.0
+
 
 def job_name(job: int, jobs: int) -> str:
     """The learner's name of a job: its number only when there are several, never an id."""
@@ -52,7 +55,7 @@ def _filled(key: str, event: Event, jobs: int) -> str:
     return text(key, lane=event.lane, job=job, claim=event.claim, note=event.note)
 
 
-def text_width(text: str, size: float = 12.0) -> float:
+def text_width(text: str, size: float = 12.0, *, strong: bool = False) -> float:
     """A careful guess (DejaVu Sans, the widest of the usual fonts) of the width of a text in pixels."""
     units = 0.0
     for char in text:
@@ -65,4 +68,9 @@ def text_width(text: str, size: float = 12.0) -> float:
             if char.isupper()
             else 0.64
         )
-    return units * size
+    return units * size * (BOLD if strong else 1.0)
+
+
+def title_width(title: str) -> float:
+    """The width of a picture that just holds its title."""
+    return 2 * TITLE_LEFT + text_width(title, TITLE_SIZE, strong=True)

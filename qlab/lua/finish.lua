@@ -1,4 +1,5 @@
 -- finish: a job has ended for good; keep it in completed or failed, or remove it and keep its result a while.
+-- NEEDS flow
 -- KEYS completed failed results results_old
 -- Invariant: retention of a set is applied when a job enters it, at most 1,000 removals in one call. The result
 -- of a removed job, which a waiter may still ask for, lives for one to two minutes, and for at most the latest
@@ -9,7 +10,7 @@ local RESULT_MS, RESULT_BYTES, RESULT_LEAST = 60000, 4e6, 4e3
 local rules = {}
 
 -- keep is `age in ms:count`, either part empty for "no limit"; count 0 removes just the job itself. Jobs with
--- the same rule are put away together: after its last `finish` a script calls `put_away`, once.
+-- the same rule are put away together: after its last `finish` a script calls `put_away`, then `join`.
 local function finish(set, id, at, keep)
   local same = rules[set .. keep] or {set = set, keep = keep, ids = {}, members = {}}
   rules[set .. keep] = same
@@ -34,7 +35,9 @@ local function remove_finished(ids)
   local kept, size = {}, 0
   for n, id in ipairs(ids) do
     ids[n] = job .. id
-    local birth, value, reason = unpack(redis.call('HMGET', ids[n], 'birth', 'return_value', 'failed_reason'))
+    local birth, value, reason, parent =
+      unpack(redis.call('HMGET', ids[n], 'birth', 'return_value', 'failed_reason', 'parent'))
+    leave_flow(id, parent)
     if birth then
       local text = value and 'completed:' .. value or 'failed:' .. (reason or '')
       size = size + math.max(#text, RESULT_LEAST)
@@ -47,20 +50,12 @@ local function remove_finished(ids)
 end
 
 local function retain(set, age, count, at)
-  if count ~= '' then
-    local excess = math.min(redis.call('ZCARD', set) - tonumber(count), 1000)
-    if excess > 0 then
-      remove_finished(redis.call('ZRANGE', set, 0, excess - 1))
-      redis.call('ZREMRANGEBYRANK', set, 0, excess - 1)
-    end
-  end
-  if age ~= '' then
-    local old = redis.call('ZRANGEBYSCORE', set, '-inf', at - tonumber(age), 'LIMIT', 0, 1000)
-    if #old > 0 then
-      redis.call('ZREMRANGEBYRANK', set, 0, #old - 1)
-      remove_finished(old)
-    end
-  end
+  local excess = count ~= '' and redis.call('ZCARD', set) - tonumber(count) or 0
+  if age ~= '' then excess = math.max(excess, redis.call('ZCOUNT', set, '-inf', at - tonumber(age))) end
+  excess = math.min(excess, 1000)
+  if excess < 1 then return end
+  remove_finished(redis.call('ZRANGE', set, 0, excess - 1))
+  redis.call('ZREMRANGEBYRANK', set, 0, excess - 1)
 end
 
 local function put_away(at)
@@ -73,4 +68,5 @@ local function put_away(at)
       retain(same.set, age, count, at)
     end
   end
+  rules = {}
 end

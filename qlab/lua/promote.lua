@@ -15,8 +15,7 @@ end
 
 -- When the first delayed job is due, math.huge if there is none.
 local function first_due()
-  local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
-  return first[2] and tonumber(first[2]) or math.huge
+  return tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] or math.huge)
 end
 
 -- Returns when the first of those that stay is due.

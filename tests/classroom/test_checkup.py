@@ -5,7 +5,7 @@ import pytest
 from qlab.classroom import checkup
 from qlab.classroom.checkup import Bar, Checkup
 from qlab.classroom.texts import load
-from qlab.ops.doctor import Check
+from qlab.ops.doctor import Check, diagnose
 
 WELL = Check("python", True, "Python 3.11.7")
 ILL = Check("memory policy", False, "maxmemory-policy is <lru>", "CONFIG SET maxmemory-policy noeviction")
@@ -23,7 +23,7 @@ def test_a_failed_check_is_named_with_its_fix_in_text_and_table():
     assert shown.failed == ["memory policy"]
     assert ILL.fix in repr(shown)
     assert ILL.fix in shown._repr_html_()
-    assert "maxmemory-policy is &lt;lru&gt;" in shown._repr_html_()
+    assert "&lt;lru&gt;" in shown._repr_html_()
     assert load("checkup")["names"]["memory-policy"] in repr(shown)
 
 
@@ -55,3 +55,11 @@ def test_it_shows_what_the_doctor_finds_and_takes_its_bar_away(monkeypatch: pyte
     assert Checkup.run().checks == [WELL]
     assert made[0].bar.value == 1
     assert made[0].comm is None
+
+
+def test_what_the_doctor_really_says_is_told_in_vietnamese():
+    found = {check.name.replace(" ", "-"): check for check in diagnose()}
+    for name in load("checkup")["details"]:
+        detail = checkup._detail(found[name])
+        assert detail != found[name].detail, f"the sentence of {name} is still the English one"
+        assert "\\" not in detail

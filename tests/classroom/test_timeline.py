@@ -11,6 +11,7 @@ import pytest
 from qlab.classroom.story import BROKER, Event, fold, in_order
 from qlab.classroom.timeline import Timeline, live_svg
 from qlab.classroom.timeline_layout import lay_out
+from qlab.classroom.timeline_text import title_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -127,6 +128,20 @@ def test_the_legend_explains_what_is_drawn_and_nothing_else() -> None:
     assert {"bị từ chối", "vẫn chạy, khoá đã mất"} <= set(blocked)
     assert "bị từ chối" not in race
     assert "tiến trình chết" not in blocked
+
+
+def test_a_job_given_up_has_a_sign_of_its_own_in_the_legend() -> None:
+    given_up = [*BLOCKED[:5], Event(2.0, "failed", BROKER, 1, 0, "stalled too often")]
+    reported = [*BLOCKED[:2], Event(2.0, "failed", "A", 1, 1, "503")]
+    assert "việc bị bỏ hẳn" in texts(Timeline(given_up, "t").svg())
+    assert "việc bị bỏ hẳn" not in texts(Timeline(reported, "t").svg())
+
+
+def test_the_picture_is_as_wide_as_its_title_needs() -> None:
+    title = "Một tiêu đề dài hơn hẳn bức tranh bên dưới nó, " * 3
+    short, long = lay_out(RACE[:2], title="t"), lay_out(RACE[:2], title=title)
+    assert long.width >= title_width(title) > short.width
+    assert f'viewBox="0 0 {long.width:.0f} ' in Timeline(RACE[:2], title).svg()
 
 
 def test_jobs_have_numbers_only_when_there_are_several() -> None:
