@@ -1,7 +1,38 @@
-"""Helpers for anybody's own tests: a payment provider stub and a clock moved by hand. No Jupyter."""
+"""Helpers for anybody's own tests: a payment provider stub, a clock moved by hand, and the fault explorer.
+
+No Jupyter. The explorer needs PostgreSQL's client library, so its names are loaded when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from qlab.testing.clock import ManualClock
 from qlab.testing.provider import Charge, PaymentProvider, ProviderError
 from qlab.testing.provider_client import ProviderClient
 
-__all__ = ["Charge", "ManualClock", "PaymentProvider", "ProviderClient", "ProviderError"]
+if TYPE_CHECKING:
+    from qlab.testing.explorer.report import FAULTS, OUTCOMES, Report, Row, Schedule, Step
+
+_LAZY = {
+    **dict.fromkeys(["FAULTS", "OUTCOMES", "Report", "Row", "Schedule", "Step"], "report"),
+}
+
+__all__ = [
+    "FAULTS",
+    "OUTCOMES",
+    "Charge",
+    "ManualClock",
+    "PaymentProvider",
+    "ProviderClient",
+    "ProviderError",
+    "Report",
+    "Row",
+    "Schedule",
+    "Step",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(f"qlab.testing.explorer.{_LAZY[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

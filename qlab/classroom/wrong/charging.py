@@ -3,16 +3,18 @@
     await create_tables(connection)
     await charge_first({"id": "o-1", "amount": 100}, connection, provider)
 
-All take the order, a psycopg connection in autocommit mode (so every statement is committed by itself, as
-code that holds no transaction open during a call does) and a provider with `charge(order=, amount=, key=)`.
+All take the order, a psycopg connection in autocommit mode (so every statement is committed by itself, and
+no transaction stays open during the call) and a provider with `charge(order=, amount=, key=)`.
 Their key goes to the provider too; whether it deduplicates by it is the provider's affair. They return
 `{"status": "charged", "charge": id}` or `{"status": "skipped"}`.
 
 For a way that holds, see `qlab.postgres.idempotency`.
 """
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any, Protocol
+from functools import wraps
+from typing import Any, ParamSpec, Protocol
 from uuid import UUID
 
 from psycopg import AsyncConnection
@@ -44,8 +46,6 @@ CREATE TABLE IF NOT EXISTS charge_key (
 );
 CREATE TABLE IF NOT EXISTS order_count (name text PRIMARY KEY, n bigint NOT NULL);
 """
-_SEEN = "SELECT 1 FROM processed_job WHERE key = %s"
-_NOTE = "INSERT INTO processed_job (key) VALUES (%s) ON CONFLICT DO NOTHING"
 _CLAIM = """
 INSERT INTO charge_key AS held (key, status, locked_until, lock_token)
 VALUES (%(key)s, 'PENDING', clock_timestamp() + %(lock)s, gen_random_uuid())
@@ -66,10 +66,10 @@ _RELEASE_ANY = (
     "UPDATE charge_key SET status = 'PENDING', locked_until = clock_timestamp() WHERE key = %(key)s"
 )
 _DONE_ANY = "UPDATE charge_key SET status = 'DONE', charge = %(charge)s WHERE key = %(key)s"
-_COUNT = "UPDATE order_count SET n = n + 1 WHERE name = 'orders'"
 
 Connection = AsyncConnection[Any]
 Order = dict[str, Any]
+P = ParamSpec("P")
 
 
 class Provider(Protocol):
@@ -79,32 +79,49 @@ class Provider(Protocol):
         """Take the money once for this key."""
 
 
+def each_statement_commits(handler: Callable[P, Awaitable[Order]]) -> Callable[P, Awaitable[Order]]:
+    """Refuse a connection that would hold a transaction open while the provider is called."""
+
+    @wraps(handler)
+    async def checked(*args: P.args, **kwargs: P.kwargs) -> Order:
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, AsyncConnection) and not value.autocommit:
+                raise ValueError("the connection is not in autocommit mode; open it with autocommit=True")
+        return await handler(*args, **kwargs)
+
+    return checked
+
+
 async def create_tables(connection: Connection) -> None:
     """Create the tables of the wrong ways if they are not there, and the counter at 0."""
     await connection.execute(_TABLES)
     await connection.execute("INSERT INTO order_count VALUES ('orders', 0) ON CONFLICT DO NOTHING")
 
 
+@each_statement_commits
 async def processed_job_first(order: Order, connection: Connection, provider: Provider) -> Order:
     """Mistake: writes down "done" before it is done; an error in between and the order is never charged."""
-    _check(connection)
     key = f"charge:{order['id']}"
-    if (await connection.execute(_NOTE, [key])).rowcount == 0:
+    written = await connection.execute("INSERT INTO processed_job VALUES (%s) ON CONFLICT DO NOTHING", [key])
+    if written.rowcount == 0:
         return {"status": "skipped"}
-    return _charged(await _call(provider, order, key))
+    charge = await provider.charge(order=order["id"], amount=order["amount"], key=key)
+    return {"status": "charged", "charge": charge.id}
 
 
+@each_statement_commits
 async def charge_first(order: Order, connection: Connection, provider: Provider) -> Order:
     """Mistake: looks, charges, and writes it down last; whoever comes in between charges again."""
-    _check(connection)
     key = f"charge:{order['id']}"
-    if await (await connection.execute(_SEEN, [key])).fetchone():
+    seen = await connection.execute("SELECT 1 FROM processed_job WHERE key = %s", [key])
+    if await seen.fetchone():
         return {"status": "skipped"}
-    charge = await _call(provider, order, key)
-    await connection.execute(_NOTE, [key])
-    return _charged(charge)
+    charge = await provider.charge(order=order["id"], amount=order["amount"], key=key)
+    await connection.execute("INSERT INTO processed_job VALUES (%s) ON CONFLICT DO NOTHING", [key])
+    return {"status": "charged", "charge": charge.id}
 
 
+@each_statement_commits
 async def lease_without_release(
     order: Order, connection: Connection, provider: Provider, *, lock_seconds: float = LOCK_SECONDS
 ) -> Order:
@@ -113,13 +130,14 @@ async def lease_without_release(
     token = await _claim(connection, key, lock_seconds)
     if token is None:
         return {"status": "skipped"}
-    charge = await _call(provider, order, key)
+    charge = await provider.charge(order=order["id"], amount=order["amount"], key=key)
     values = {"key": key, "token": token, "charge": charge.id}
     if (await connection.execute(_DONE, values)).rowcount == 0:
         raise KeyBusy(key)
-    return _charged(charge)
+    return {"status": "charged", "charge": charge.id}
 
 
+@each_statement_commits
 async def lease_without_token(
     order: Order, connection: Connection, provider: Provider, *, lock_seconds: float = LOCK_SECONDS
 ) -> Order:
@@ -128,14 +146,15 @@ async def lease_without_token(
     if await _claim(connection, key, lock_seconds) is None:
         return {"status": "skipped"}
     try:
-        charge = await _call(provider, order, key)
+        charge = await provider.charge(order=order["id"], amount=order["amount"], key=key)
     except Exception:
         await connection.execute(_RELEASE_ANY, {"key": key})
         raise
     await connection.execute(_DONE_ANY, {"key": key, "charge": charge.id})
-    return _charged(charge)
+    return {"status": "charged", "charge": charge.id}
 
 
+@each_statement_commits
 async def job_id_as_key(
     order: Order, connection: Connection, provider: Provider, *, lock_seconds: float = LOCK_SECONDS
 ) -> Order:
@@ -146,25 +165,24 @@ async def job_id_as_key(
         return {"status": "skipped"}
     values: dict[str, Any] = {"key": key, "token": token}
     try:
-        charge = await _call(provider, order, key)
+        charge = await provider.charge(order=order["id"], amount=order["amount"], key=key)
     except Exception:
         await connection.execute(_RELEASE, values)
         raise
     if (await connection.execute(_DONE, {**values, "charge": charge.id})).rowcount == 0:
         raise KeyBusy(key)
-    return _charged(charge)
+    return {"status": "charged", "charge": charge.id}
 
 
+@each_statement_commits
 async def increment(order: Order, connection: Connection, provider: Provider) -> Order:
     """Mistake: n = n + 1, once for every run of the job instead of once for every order."""
-    _check(connection)
-    await connection.execute(_COUNT)
+    await connection.execute("UPDATE order_count SET n = n + 1 WHERE name = 'orders'")
     return {"status": "counted", "order": order["id"]}
 
 
 async def _claim(connection: Connection, key: str, lock_seconds: float) -> UUID | None:
     """The token of our lease; None when the key is done. Raises KeyBusy while somebody else holds it."""
-    _check(connection)
     lock = timedelta(seconds=lock_seconds)
     row = await (await connection.execute(_CLAIM, {"key": key, "lock": lock})).fetchone()
     if row:
@@ -174,16 +192,3 @@ async def _claim(connection: Connection, key: str, lock_seconds: float) -> UUID 
     if row and row[0] == "DONE":
         return None
     raise KeyBusy(key)
-
-
-async def _call(provider: Provider, order: Order, key: str) -> Charge:
-    return await provider.charge(order=order["id"], amount=order["amount"], key=key)
-
-
-def _charged(charge: Charge) -> Order:
-    return {"status": "charged", "charge": charge.id}
-
-
-def _check(connection: Connection) -> None:
-    if not connection.autocommit:
-        raise ValueError("the connection is not in autocommit mode; open it with autocommit=True")
