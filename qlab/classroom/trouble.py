@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections import Counter
+import time
 from http import HTTPStatus
 from typing import Self
 
@@ -23,10 +23,10 @@ DRIP = 0.05
 
 
 class Trouble:
-    """The server; `requests` counts what was asked of it, by path."""
+    """The server; `log` holds (time.monotonic(), path) of each request, its query included."""
 
     def __init__(self) -> None:
-        self.requests: Counter[str] = Counter()
+        self.log: list[tuple[float, str]] = []
         self.url = ""
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
@@ -36,6 +36,10 @@ class Trouble:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
+
+    def times(self, path: str) -> list[float]:
+        """When this path was asked for (its query included), on the clock of time.monotonic()."""
+        return [at for at, asked in self.log if asked == path]
 
     async def close(self) -> None:
         """Cut what hangs and stop listening.  Harmless when repeated."""
@@ -58,8 +62,8 @@ class Trouble:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             path = head.split(b" ", 2)[1].decode()
-            self.requests[path] += 1
-            await self._misbehave(path, writer)
+            self.log.append((time.monotonic(), path))
+            await self._misbehave(path.partition("?")[0], writer)
         except (OSError, EOFError, asyncio.CancelledError):  # the caller has left, or the server is closed
             pass
         finally:
