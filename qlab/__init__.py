@@ -12,6 +12,7 @@ Delivery is at least once: a handler may run again, so make it idempotent.
 from qlab.errors import (
     BulkAddError,
     DelayedError,
+    FlowError,
     JobFailed,
     JobGone,
     JobStateError,
@@ -22,6 +23,7 @@ from qlab.errors import (
     RedisUnavailable,
     UnrecoverableError,
 )
+from qlab.flow import FlowProducer, JobNode
 from qlab.job import Job, JobRecord
 from qlab.limiter import Limiter
 from qlab.new_job import Deduplicate
@@ -40,9 +42,12 @@ __all__ = [
     "Deduplicate",
     "DelayedError",
     "Event",
+    "FlowError",
+    "FlowProducer",
     "Job",
     "JobFailed",
     "JobGone",
+    "JobNode",
     "JobRecord",
     "JobStateError",
     "Keep",

@@ -148,6 +148,14 @@ class Connection:
                     self.address, policy,
                 )  # fmt: skip
 
+    async def is_cluster(self) -> bool:
+        """True if the server is a node of a Redis Cluster."""
+        try:
+            answer = await self._reach(None, lambda: self.client.info("cluster"))
+        except ResponseError:  # some servers do not tell
+            return False
+        return bool(answer.get("cluster_enabled"))
+
     @property
     def address(self) -> str:
         """Where Redis is, without the password."""

@@ -33,6 +33,10 @@ class DelayedError(QlabError):
         self.delay = delay
 
 
+class FlowError(QlabError):
+    """The flow cannot be added as it is; nothing was stored."""
+
+
 class JobStateError(QlabError):
     """The job is in a state in which this cannot be done; nothing was changed."""
 

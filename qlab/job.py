@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from qlab import events, payload
+from qlab import children, events, payload
 from qlab.connection import Connection
 from qlab.errors import JobGone, JobStateError, LockLost
 from qlab.retry import Seconds, milliseconds, seconds
 
-STATES = ("waiting", "prioritized", "active", "delayed", "completed", "failed")
+STATES = ("waiting", "prioritized", "active", "delayed", "waiting-children", "completed", "failed")
 _NUMBERS = {
     "attempts", "attempts_made", "stalled_counter", "claim", "added_at", "processed_at", "finished_at",
     "priority", "timeout", "replays", "nominal",
@@ -39,6 +39,8 @@ class JobRecord(NamedTuple):
     backoff: str | None = None
     scheduler: str | None = None
     nominal: int | None = None
+    parent: str | None = None
+    on_failure: str | None = None
     keep_completed: str | None = None
     keep_failed: str | None = None
     added_at: int | None = None
@@ -188,7 +190,8 @@ class Job:
         return await events.wait(self._connection, self.id, self.record.birth, limit)
 
     async def remove(self) -> None:
-        """Remove the job. Raises JobStateError if it is active, JobGone if it is not there any more."""
+        """Remove the job and, if it is the parent of a flow, all below it. Raises JobStateError, with nothing
+        removed, if one of them is active; JobGone if it is not there any more."""
         await self._change("remove")
 
     async def retry(self, state: Literal["failed", "completed"] = "failed") -> None:
@@ -198,7 +201,7 @@ class Job:
         Replay only what you would do again on purpose: see that the cause is gone, that the handler is
         idempotent and that the data still means something. Of many replays, at once or one after the other,
         one runs the job: a handle that was read before the last replay raises JobStateError, as does a job
-        in another state.
+        in another state. A parent that a failed child made fail comes back by retrying that child.
         """
         if state not in ("failed", "completed"):
             raise ValueError(f"only failed and completed jobs can be run again, not {state!r} ones")
@@ -227,7 +230,21 @@ class Job:
         if answer == "replayed":
             raise JobStateError(f"job {self.id} was replayed meanwhile: refresh it to see what came of that")
         if answer != "ok":
-            raise JobStateError(f"job {self.id} is {answer}: {_VERBS[verb]}")
+            raise JobStateError(
+                children.refusal(self.id, answer) or f"job {self.id} is {answer}: {_VERBS[verb]}"
+            )
+
+    async def get_children_values(self) -> dict[str, Any]:
+        """What the handlers of this job's children returned, by "<queue>:<id of the child>"."""
+        return await children.values(self._connection, self.id)
+
+    async def get_children_failures(self) -> dict[str, str]:
+        """Why children failed (`ignore_dependency`, `continue_parent`, and what still holds this job)."""
+        return await children.failures(self._connection, self.id)
+
+    async def get_pending_children(self) -> list[str]:
+        """The children that have not ended, or that failed and hold this job or have made it fail."""
+        return await children.pending(self._connection, self.id)
 
     async def update_progress(self, progress: Any) -> None:
         """Write how far the work is (JSON), from the handler. It does not renew the lease.

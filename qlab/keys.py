@@ -5,7 +5,11 @@ import re
 
 SCHEMA_VERSION = "1"
 
+SUFFIXES = {"job": "job:", "waiting_children": "waiting-children"}
+"""What the key of a script's local ends with, where that is not the name of the local."""
+
 _QUEUE_NAME = re.compile(r"[^\s{}:*?\[\]\\]{1,100}")
+_PREFIX = re.compile(r"X*(\{X+\})?X*".replace("X", r"[^\s{}*?\[\]\\]"))
 _JOB_ID = re.compile(r"[^\s{}:]{1,200}")
 
 
@@ -41,18 +45,21 @@ class Keys:
     """The keys of one queue: `qlab:{emails}:waiting` and so on.
 
     The braces are the hash tag of Redis Cluster: all keys of a queue live in one slot, so one script may
-    touch them all (Redis documentation, "Redis cluster specification", hash tags).
+    touch them all (Redis documentation, "Redis cluster specification", hash tags). Braces in the prefix,
+    `{shop}:{emails}:waiting`, come first and so put all queues of the prefix into one slot.
     """
 
     def __init__(self, queue: str, prefix: str | None = None) -> None:
         prefix = prefix or os.environ.get("QLAB_PREFIX") or "qlab"
-        if not re.fullmatch(r"[^\s{}*?\[\]\\]{1,100}", prefix):
+        if not re.fullmatch(_PREFIX, prefix) or len(prefix) > 100:
             raise ValueError(
-                f"prefix {prefix!r}: use 1 to 100 characters without spaces, braces or glob signs"
+                f"prefix {prefix!r}: use 1 to 100 characters without spaces, braces or glob signs; "
+                "one part may stand in braces, as in '{shop}': then all queues share a slot of a cluster"
             )
         self.prefix = prefix
         self.queue = check_queue_name(queue)
         self.base = f"{prefix}:{{{queue}}}:"
+        self.hash_tag = self.base[self.base.index("{") + 1 : self.base.index("}")]
         self._full: dict[tuple[str, ...], list[str]] = {}
 
     def __getitem__(self, name: str) -> str:
@@ -66,5 +73,5 @@ class Keys:
     def full(self, names: tuple[str, ...]) -> list[str]:
         """The full keys of `names` for a script; `job` is what the keys of all jobs begin with."""
         if names not in self._full:
-            self._full[names] = [self.job("") if name == "job" else self[name] for name in names]
+            self._full[names] = [self[SUFFIXES.get(name, name)] for name in names]
         return self._full[names]

@@ -232,7 +232,8 @@ class Queue:
         """Remove jobs of one state, the oldest first, and return their ids.
 
         `older_than` (seconds since they ended) counts for completed and failed ones only. Raises ValueError
-        for an unknown state and for active jobs, which belong to their workers.
+        for an unknown state and for active jobs, which belong to their workers. Children of the removed
+        jobs stay (`Job.remove` takes them too), and parents no longer wait for them.
         """
         if _known(state) == "active":
             raise ValueError("active jobs belong to their workers and cannot be cleaned")
@@ -246,8 +247,11 @@ class Queue:
         return removed
 
     async def drain(self, *, delayed: bool = False) -> int:
-        """Remove the jobs that wait (with `delayed`, those too); return how many. Active ones go on."""
-        states = ["waiting", "prioritized"] + (["delayed"] if delayed else [])
+        """Remove the jobs that wait, also for children (with `delayed`, those too); return how many.
+
+        Active ones go on, and so do children in other queues.
+        """
+        states = ["waiting-children", "waiting", "prioritized"] + (["delayed"] if delayed else [])
         return sum([len(await self.clean(state)) for state in states])
 
     async def obliterate(self) -> None:
@@ -260,7 +264,9 @@ class Queue:
             raise QueueBusy(
                 f"queue {self.name!r} has {active} active jobs; close its workers first (it is paused now)"
             )
-        for state in STATES:
+        for state in sorted(
+            STATES, key="waiting-children".__ne__
+        ):  # no child releases a parent that goes too
             if state != "active":
                 await self.clean(state)
         await self.connection.delete_all()

@@ -7,6 +7,8 @@ The header comments are read here, so that they cannot drift from the code:
   keys of all its parts. Every script also has those of `prelude.lua`.
 - `ARGV a b` names the fixed arguments of an entry script; a call must give exactly these, by name. What
   varies in length follows them.
+- A script of which a part calls `enter(base)` may work on several queues: it makes those locals name the keys
+  of the queue whose keys begin with `base`.
 - `USES t u` composes an entry script of transitions, in this order; `NEEDS t` says that a transition calls
   others, which the entry script then has to list before it.
 """
@@ -20,7 +22,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
-from qlab.keys import Keys
+from qlab.keys import SUFFIXES, Keys
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,13 @@ def script(name: str) -> Script:
     keys = tuple(dict.fromkeys(key for part in parts for key in part.keys))
     lines = [f"local {key} = KEYS[{n}]" for n, key in enumerate(keys, 1)]
     lines += [f"local {arg} = ARGV[{n}]" for n, arg in enumerate(entry.argv, 1)]
-    for part in parts:
-        lines.append(part.source)
+    if any("enter(" in part.source for part in parts):
+        lines += [
+            "local function enter(base)",
+            *[f"  {key} = base .. '{SUFFIXES.get(key, key)}'" for key in keys],
+            "end",
+        ]
+    lines += [part.source for part in parts]
     source = "\n".join(lines)
     return Script(name, keys, entry.argv, source, hashlib.sha1(source.encode()).hexdigest())
 

@@ -58,6 +58,7 @@ class Lab:
         self.prefix = f"lab{lesson}-{secrets.token_hex(4)}"
         self.folder = Path(tempfile.mkdtemp(prefix="qlab-lab-"))
         self.workers: dict[str, WorkerProcess] = {}
+        self.services: dict[str, WorkerProcess] = {}  # see apis.py
         self.provider = PaymentProvider()
         report_charges(self.provider)
         self._watcher = Watcher()
@@ -153,6 +154,28 @@ class Lab:
         await self._until_up(worker)
         return worker
 
+    async def run_script(self, name: str, *arguments: str, may_fail: bool = False, **environment: str) -> int:
+        """Run a file that ``%%worker`` wrote as a program, wait for its end and return its exit status.
+
+        A program that a signal ended gives minus the signal's number. LabError when there is no such file,
+        and, with the last lines of its log, when it ends with an error that it may not have.
+        """
+        self._check_open()
+        if not (self.folder / name).is_file():
+            raise LabError(text("lab.no_script", name=name))
+        own, lane = worker_environment(self.folder, **environment), Path(name).stem
+        script = await WorkerProcess.start(
+            lane, arguments, self.folder, own, self._watcher, self._report, program=(name,)
+        )
+        self.workers[lane] = script
+        try:
+            status = await script.exited(UP_TIMEOUT)
+        finally:
+            script.end_now()
+        if status > 0 and not may_fail:
+            raise LabError(text("lab.script_failed", name=name, code=status, lines=script.log_tail()))
+        return status
+
     async def _until_up(self, worker: WorkerProcess) -> None:
         """Wait until the worker says that it is connected; by then it may have died, as a lesson wants."""
         with contextlib.suppress(TimeoutError):
@@ -220,9 +243,9 @@ class Lab:
             self._recording.witness(kind, lane, note, at)
 
     def end_workers(self) -> None:
-        """SIGKILL every worker process now."""
-        for worker in self.workers.values():
-            worker.end_now()
+        """SIGKILL every worker process, and every API, now."""
+        for process in [*self.workers.values(), *self.services.values()]:
+            process.end_now()
 
     async def stop_workers(self) -> None:
         """Stop every worker process gently and wait for it."""
@@ -237,7 +260,7 @@ class Lab:
             Lab.current = None
             notebook.detach()
         self.end_workers()
-        await self.stop_workers()
+        await asyncio.gather(self.stop_workers(), *(service.stop() for service in self.services.values()))
         await self._stack.aclose()
         await self.redis.aclose()
         sweep_keys(self.servers.redis_url, self.prefix)

@@ -1,4 +1,5 @@
 -- finish: a job has ended for good; keep it in completed or failed, or remove it and keep its result a while.
+-- NEEDS flow
 -- KEYS completed failed results results_old
 -- Invariant: retention of a set is applied when a job enters it, at most 1,000 removals in one call. The result
 -- of a removed job, which a waiter may still ask for, lives for one to two minutes, and for at most the latest
@@ -9,7 +10,7 @@ local RESULT_MS, RESULT_MAX, RESULT_BYTES = 60000, 1000, 4e6
 local rules, kept_bytes = {}, 0
 
 -- keep is `age in ms:count`, either part empty for "no limit"; count 0 removes just the job itself. Jobs with
--- the same rule are put away together: after its last `finish` a script calls `put_away`, once.
+-- the same rule are put away together: after its last `finish` a script calls `put_away`, then `join`.
 local function finish(set, id, at, keep)
   local same = rules[set .. keep] or {set = set, keep = keep, ids = {}, members = {}}
   rules[set .. keep] = same
@@ -24,7 +25,8 @@ local function remove_finished(ids)
   local kept = {}
   for n, id in ipairs(ids) do
     ids[n] = job .. id
-    local fields = redis.call('HMGET', ids[n], 'birth', 'state', 'return_value', 'failed_reason')
+    local fields = redis.call('HMGET', ids[n], 'birth', 'state', 'return_value', 'failed_reason', 'parent')
+    leave_flow(id, fields[5])
     if fields[1] then
       local text = fields[2] .. ':' .. (fields[3] or fields[4] or '')
       kept_bytes = kept_bytes + #text
@@ -75,4 +77,5 @@ local function put_away(at)
     end
   end
   if next(rules) then turn_results_over() end
+  rules, kept_bytes = {}, 0
 end

@@ -1,11 +1,12 @@
 -- recover: jobs whose lease has run out go back to the head of waiting, or fail once they stalled too often.
--- USES finish line_up come_back
+-- USES flow finish line_up postpone come_back join
 -- KEYS active failed
 -- ARGV now max_stalled
 -- Returns for each job {id, 1 if it failed}.
 -- Invariant: one pass, so a job is given out again at the latest one check after its lease ran out; at most
 -- 1,000 jobs in one call. Stalls are counted apart from attempts.
 
+local STALLED = 'job stalled more than allowable limit'
 local at, found = now_ms(now), {}
 
 -- Each goes to the head of waiting, so the youngest comes first and the oldest ends up in front.
@@ -28,14 +29,14 @@ table.sort(expired, youngest_first)
 
 for _, one in ipairs(expired) do
   local id = one.id
-  local old = redis.call('HMGET', job .. id, 'worker', 'claim', 'keep_failed')
+  local old = redis.call('HMGET', job .. id, 'worker', 'claim', 'keep_failed', 'parent', 'on_failure')
   redis.call('ZREM', active, id)
   emit('stalled', id, at, 'worker', old[1], 'claim', old[2])
   local too_often = redis.call('HINCRBY', job .. id, 'stalled_counter', 1) > tonumber(max_stalled)
   if too_often then
-    redis.call('HSET', job .. id, 'state', 'failed', 'token', '', 'finished_at', at,
-      'failed_reason', 'job stalled more than allowable limit')
+    redis.call('HSET', job .. id, 'state', 'failed', 'token', '', 'finished_at', at, 'failed_reason', STALLED)
     emit('failed', id, at)
+    tell_parent(id, old[4], 'failed', STALLED, old[5])
     finish(failed, id, at, old[3] or ':')
   else
     come_back(id, at)
@@ -43,5 +44,6 @@ for _, one in ipairs(expired) do
   found[#found + 1] = {id, too_often and 1 or 0}
 end
 put_away(at)
+join(at)
 wake_if_work(at)
 return found

@@ -1,5 +1,5 @@
 -- settle: a worker says how a job that it holds ended.
--- NEEDS finish postpone come_back
+-- NEEDS flow finish postpone come_back
 -- KEYS active completed failed
 -- Invariant: only the holder (token and claim) may end a job, and it ends once; everybody else changes nothing
 -- but gets 'lock-lost'. After the last `settle` of a script, `leave_active` takes the jobs out of active.
@@ -36,7 +36,7 @@ end
 ends['put-back'] = come_back
 
 local function settle(kind, id, claim, at, token, worker, attempts, text, stack, extra)
-  local held = redis.call('HMGET', job .. id, 'token', 'claim', 'failed_reason')
+  local held = redis.call('HMGET', job .. id, 'token', 'claim', 'failed_reason', 'parent')
   if held[1] ~= token or held[2] ~= claim then
     emit('lock-lost', id, at, 'worker', worker, 'claim', claim)
     return 'lock-lost'
@@ -44,6 +44,9 @@ local function settle(kind, id, claim, at, token, worker, attempts, text, stack,
   -- What an earlier attempt left behind is no part of a success.
   if held[3] and kind == 'completed' then redis.call('HDEL', job .. id, 'failed_reason', 'stacktrace') end
   ends[kind](id, at, attempts, text, stack, extra, worker, claim)
+  if held[4] and (kind == 'completed' or kind == 'failed') then
+    tell_parent(id, held[4], kind, text, redis.call('HGET', job .. id, 'on_failure'))
+  end
   settled[#settled + 1] = id
   return 'ok'
 end

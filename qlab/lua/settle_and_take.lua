@@ -1,5 +1,5 @@
 -- settle_and_take: the pump's only script. Settle what ended since the last trip, take what there is room for.
--- USES finish line_up postpone come_back settle promote limit take
+-- USES flow finish line_up postpone come_back settle join promote limit take
 -- KEYS pump schedules
 -- ARGV now token worker lock trip want count
 -- then for each of `count` settlements (1,000 or less): kind, id, claim, attempts made, text, stack, extra (see
@@ -37,6 +37,7 @@ for n = 1, tonumber(count) do
 end
 leave_active()
 put_away(at)
+join(at)
 promote(at)
 local shut, taken = shut_for(at), {}
 if shut == 0 and want ~= '0' then

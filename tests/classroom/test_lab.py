@@ -230,3 +230,23 @@ async def test_without_its_watcher_a_lab_starts_nothing_and_still_closes(lab: La
         await lab.start_worker("work:worker", "A")
     await lab.close()
     assert not lab.folder.exists()
+
+
+SCRIPT = """
+import os, signal, sys
+print("hello", os.environ["MOOD"], flush=True)
+if sys.argv[1] == "die":
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+async def test_a_script_runs_as_a_program_and_tells_how_it_ended(lab: Lab) -> None:
+    lab.write_worker("script.py", SCRIPT)
+    assert await lab.run_script("script.py", "0", MOOD="fine") == 0
+    assert await lab.run_script("script.py", "die", MOOD="fine") == -9
+    assert await lab.run_script("script.py", "3", MOOD="bad", may_fail=True) == 3
+    with pytest.raises(LabError, match=r"mã 3.*\nhello bad"):
+        await lab.run_script("script.py", "3", MOOD="bad")
+    with pytest.raises(LabError, match=r"%%worker other\.py"):
+        await lab.run_script("other.py")

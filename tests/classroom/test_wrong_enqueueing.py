@@ -9,7 +9,7 @@ import pytest
 from qlab import Queue, Worker
 from qlab.classroom.wrong import enqueueing
 
-ORDER = {"order": "o-7", "amount": 100}
+ORDER = {"id": "o-7", "amount": 100}
 Conn = psycopg.AsyncConnection[Any]
 
 

@@ -6,6 +6,7 @@ import pytest
 import redis as redis_sync
 
 from qlab import Queue, Worker
+from tests.redis.flow_state import Bench
 from tests.redis.queue_state import check_invariants
 
 
@@ -33,3 +34,11 @@ async def start_worker(redis_url, prefix):
 def redis_sync_client(redis_url):
     with redis_sync.Redis.from_url(redis_url, decode_responses=True) as client:
         yield client
+
+
+@pytest.fixture
+async def bench(redis, redis_url, prefix):
+    """Flows and a worker driven by hand; when the test ends every invariant of every queue is checked."""
+    bench = Bench(redis, redis_url, prefix)
+    yield bench
+    await bench.close()

@@ -10,6 +10,7 @@ SETS = {
     "prioritized": "ZSET",
     "delayed": "ZSET",
     "active": "ZSET",
+    "waiting-children": "ZSET",
     "completed": "ZSET",
     "failed": "ZSET",
 }

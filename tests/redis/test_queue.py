@@ -33,6 +33,7 @@ async def test_counts_are_by_state_and_all_states_by_default(queue):
         "prioritized": 0,
         "active": 0,
         "delayed": 1,
+        "waiting-children": 0,
         "completed": 0,
         "failed": 0,
     }

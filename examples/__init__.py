@@ -1,0 +1,1 @@
+"""Small services built on qlab, to be read and run."""
