@@ -15,6 +15,8 @@ import httpx
 import psycopg
 import redis.asyncio
 from psycopg_pool import AsyncConnectionPool
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from qlab.classroom.trouble import Trouble
 from qlab.postgres import idempotency
@@ -88,9 +90,9 @@ async def _postgres(dsn: str) -> dict[str, Exception]:
             await connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
 
     async def no_free_connection() -> None:
-        async with AsyncConnectionPool(dsn, min_size=1, max_size=1, open=False, timeout=QUICK) as pool:
-            async with pool.connection(timeout=10), pool.connection():
-                pass
+        pool = AsyncConnectionPool(dsn, min_size=1, max_size=1, open=False, timeout=QUICK)
+        async with pool, pool.connection(timeout=10), pool.connection():
+            pass
 
     found["connection killed"] = await _caught(cut_off)
     found["pool exhausted"] = await _caught(no_free_connection)
@@ -107,7 +109,7 @@ async def _held(connection: psycopg.AsyncConnection) -> Exception:
 
 
 async def _redis() -> dict[str, Exception]:
-    client = redis.asyncio.Redis(port=_closed_port(), retry=None)
+    client = redis.asyncio.Redis(port=_closed_port(), retry=Retry(NoBackoff(), 0))
     try:
         return {"redis away": await _caught(client.ping)}
     finally:

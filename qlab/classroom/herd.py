@@ -58,9 +58,10 @@ class Storm:
 
 
 def storm(rule: Rule, jobs: int, capacity: int, *, attempts: int = 5, seed: int = 1) -> Storm:
-    """All jobs have failed once; the service is back and answers `capacity` requests a bin, the rest it refuses.
+    """All jobs have failed once; the service is back, answers `capacity` requests a bin and refuses the rest.
 
-    A refused job waits by `rule` and comes again; after `attempts` attempts, the first one counted, it is dead.
+    A refused job waits by `rule` and comes again; after `attempts` attempts, the first one counted, it is
+    dead.
     """
     rng, seen, taken = Random(seed), Storm(), Counter[int]()
     due = [(rule(1, rng), number, 1) for number in range(jobs)]
@@ -83,7 +84,7 @@ def storm(rule: Rule, jobs: int, capacity: int, *, attempts: int = 5, seed: int 
 
 @dataclass
 class Siege:
-    """A database under load: requests answered in time, answers that nobody waited for, and what still waits."""
+    """A database under load: requests answered in time, answers that came too late, and what still waits."""
 
     in_time: int = 0
     in_vain: int = 0
@@ -100,10 +101,11 @@ def siege(
     rule: Rule, *, workers: int = 50, rate: float = 20.0, backlog: int = 100, patience: float = 2.0,
     until: float = 60.0,
 ) -> Siege:  # fmt: skip
-    """Each of `workers` workers sends a request, gives up after `patience` seconds, waits by `rule`, sends again.
+    """Each worker sends a request, gives up after `patience` seconds, waits by `rule` and sends again.
 
-    The database answers `rate` requests a second in the order of arrival, also those that nobody waits for any
-    more; `backlog` requests wait already. An answer in time ends that worker's work. Ends after `until` seconds.
+    The database answers `rate` requests a second in the order of arrival, also those that nobody waits for
+    any more; `backlog` requests wait already. An answer in time ends that worker's work. Ends after `until`
+    seconds.
     """
     rng, seen, free_at = Random(1), Siege(), backlog / rate
     due = [(0.0, worker, 1) for worker in range(workers)]

@@ -9,7 +9,7 @@ from qlab.classroom.herd import BIN
 
 
 class NarrowApi:
-    """`send` is the call, and works as a handler too.  It answers `capacity` requests a bin (herd.BIN seconds).
+    """`send` is the call, and works as a handler; it answers `capacity` requests a bin (herd.BIN seconds).
 
     `arrivals` are the seconds since `recover`, one for each request since then; `refused` counts the 503s.
     """

@@ -11,7 +11,7 @@ EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
 
 
 async def emails_in_redis(client: Any, queue: Queue) -> dict[str, list[str]]:
-    """For each kind of job in the queue (by its name) the stored fields that hold an e-mail address, sorted."""
+    """For each kind of job in the queue (by its name) its stored fields that hold an e-mail address."""
     found: dict[str, set[str]] = {}
     async for key in client.scan_iter(match=queue.keys.job("*"), count=1000):
         stored = await client.hgetall(key)

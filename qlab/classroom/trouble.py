@@ -1,11 +1,10 @@
 """A server that misbehaves on request: each path answers in its own bad way, over a real socket.
 
-    async with Trouble() as api:                    # or: api = await Trouble().start()
-        await client.get(api.url + "/status/503")   # any status
-        await client.get(api.url + "/hang")         # accepts, then silence
-        await client.get(api.url + "/drip")         # a byte from time to time, never an end
-        await client.get(api.url + "/reset")        # the connection is cut hard (RST)
-        await client.get(api.url + "/html")         # 200, and a page of HTML where JSON was due
+- `/status/503`: that status, or any other
+- `/hang`: accepts, then silence
+- `/drip`: a byte from time to time, never an end
+- `/reset`: the connection is cut hard (RST)
+- `/html`: 200, and a page of HTML where JSON was due
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ DRIP = 0.05
 
 
 class Trouble:
-    """The server; `log` holds (time.monotonic(), path) of each request, its query included."""
+    """The server, at `url`: `async with Trouble() as api`, or `await Trouble().start()`; `log` holds
+    (time.monotonic(), path) of each request, its query included."""
 
     def __init__(self) -> None:
         self.log: list[tuple[float, str]] = []
