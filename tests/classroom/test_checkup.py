@@ -23,7 +23,7 @@ def test_a_failed_check_is_named_with_its_fix_in_text_and_table():
     assert shown.failed == ["memory policy"]
     assert ILL.fix in repr(shown)
     assert ILL.fix in shown._repr_html_()
-    assert "maxmemory-policy is &lt;lru&gt;" in shown._repr_html_()
+    assert "&lt;lru&gt;" in shown._repr_html_()
     assert load("checkup")["names"]["memory-policy"] in repr(shown)
 
 
