@@ -11,24 +11,45 @@ from qlab.testing.provider import Charge, PaymentProvider, ProviderError
 from qlab.testing.provider_client import ProviderClient
 
 if TYPE_CHECKING:
+    from qlab.testing.explorer.errors import ExplorerError, NonDeterministic, Unresponsive, Unsupported
+    from qlab.testing.explorer.explore import explore
     from qlab.testing.explorer.report import FAULTS, OUTCOMES, Report, Row, Schedule, Step
+    from qlab.testing.explorer.rules import Actor, DeliveryRules, Provider
+    from qlab.testing.explorer.servers import FaultLab
+    from qlab.testing.explorer.world import Evidence, World
 
 _LAZY = {
+    **dict.fromkeys(["ExplorerError", "NonDeterministic", "Unresponsive", "Unsupported"], "errors"),
     **dict.fromkeys(["FAULTS", "OUTCOMES", "Report", "Row", "Schedule", "Step"], "report"),
+    **dict.fromkeys(["Actor", "DeliveryRules", "Provider"], "rules"),
+    **dict.fromkeys(["Evidence", "World"], "world"),
+    "FaultLab": "servers",
+    "explore": "explore",
 }
 
 __all__ = [
     "FAULTS",
     "OUTCOMES",
+    "Actor",
     "Charge",
+    "DeliveryRules",
+    "Evidence",
+    "ExplorerError",
+    "FaultLab",
     "ManualClock",
+    "NonDeterministic",
     "PaymentProvider",
+    "Provider",
     "ProviderClient",
     "ProviderError",
     "Report",
     "Row",
     "Schedule",
     "Step",
+    "Unresponsive",
+    "Unsupported",
+    "World",
+    "explore",
 ]
 
 

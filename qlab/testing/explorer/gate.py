@@ -1,0 +1,81 @@
+"""A delivery of a job to a worker, and the gate where its effects wait for the scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from qlab.testing.explorer.errors import Unsupported
+
+if TYPE_CHECKING:
+    from qlab.testing.explorer.clock import VirtualLoop
+    from qlab.testing.explorer.proxy import Connection
+    from qlab.testing.explorer.servers import Upstream
+    from qlab.testing.provider import PaymentProvider
+
+
+class Effect:
+    """Something that an actor asks a server to do, held at the gate."""
+
+    def __init__(self, label: str, short: str, store: str) -> None:
+        self.label, self.short, self.store = label, short, store
+        self.verdict: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.result = ""
+
+
+class Delivery:
+    """One worker process running one delivery of a job. Subclasses say how it is run and how it dies."""
+
+    def __init__(
+        self, loop: VirtualLoop, upstream: Upstream, provider: PaymentProvider, chain: str, number: int
+    ) -> None:
+        self.loop, self.upstream, self.provider = loop, upstream, provider
+        self.chain, self.number = chain, number
+        self.name = chain + "'" * number
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.pending: list[Effect] = []
+        self.connections: list[Connection] = []
+        self.dead = self.stalled = self.seen = False
+        self.wakes_at = 0.0
+        self.refusal: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        """The handler has returned or raised."""
+        raise NotImplementedError
+
+    def failure(self) -> BaseException | None:
+        """What it raised; None when it returned."""
+        raise NotImplementedError
+
+    def busy(self) -> None:
+        """It has got an answer, so it may move by itself. In process the loop knows that already."""
+
+    def refuse(self, sentence: str) -> None:
+        """Something that cannot be explored: the exploration ends with this sentence."""
+        self.refusal = self.refusal or sentence
+        raise Unsupported(sentence)
+
+    async def gate(self, effect: Effect) -> str:
+        """Wait for the scheduler's verdict. A dead actor waits for ever."""
+        if not self.dead:
+            self.pending.append(effect)
+            try:
+                return await effect.verdict
+            finally:
+                if effect in self.pending:
+                    self.pending.remove(effect)
+        await asyncio.Event().wait()
+        raise AssertionError("not reached")
+
+    def crash(self) -> None:
+        """The process is gone: first its connections, so that even its `finally` blocks have no effect."""
+        self.dead = True
+        self.leave()
+
+    def leave(self) -> None:
+        """The process ends: nothing of it stays."""
+        for connection in list(self.connections):
+            connection.cut()
+        for task in list(self.tasks):
+            task.cancel()
