@@ -11,10 +11,6 @@ from qlab.errors import JobGone, JobStateError, LockLost
 from qlab.retry import Seconds, milliseconds, seconds
 
 STATES = ("waiting", "prioritized", "active", "delayed", "waiting-children", "completed", "failed")
-_NUMBERS = {
-    "attempts", "attempts_made", "stalled_counter", "claim", "added_at", "processed_at", "finished_at",
-    "priority", "timeout", "replays", "nominal",
-}  # fmt: skip
 
 
 class JobRecord(NamedTuple):
@@ -55,13 +51,19 @@ class JobRecord(NamedTuple):
     @classmethod
     def from_hash(cls, job_id: str, stored: dict[str, str]) -> JobRecord:
         """The record of a hash as Redis gives it; fields that this version does not know are left out."""
-        known = {name: _TYPES[name](value) for name, value in stored.items() if name in _TYPES}
-        return cls(job_id, **known)
+        values = [job_id, *_DEFAULTS]
+        for name, value in stored.items():
+            if name in _TEXTS:
+                values[_TEXTS[name]] = value
+            elif name in _NUMBERS:
+                values[_NUMBERS[name]] = int(value)
+        return cls._make(values)
 
 
-_TYPES: dict[str, Any] = {
-    name: int if name in _NUMBERS else str for name in JobRecord._fields if name != "id"
-}
+_DEFAULTS = JobRecord("", "", "")[1:]
+_PLACES = {name: place for place, name in enumerate(JobRecord._fields) if name != "id"}
+_NUMBERS = {name: place for name, place in _PLACES.items() if "int" in str(JobRecord.__annotations__[name])}
+_TEXTS = {name: place for name, place in _PLACES.items() if name not in _NUMBERS}
 
 
 class Job:
@@ -217,13 +219,9 @@ class Job:
         await self._change("promote")
 
     async def _change(self, verb: str, delay: int = 0) -> None:
+        seen = self.record
         answer = await self._connection.call(
-            "change_job",
-            verb=verb,
-            id=self.id,
-            birth=self.record.birth,
-            replays=self.record.replays,
-            delay=delay,
+            "change_job", verb=verb, id=seen.id, birth=seen.birth, replays=seen.replays, delay=delay
         )
         if answer == "gone":
             raise JobGone(self.id)

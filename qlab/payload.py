@@ -31,8 +31,10 @@ def encode(value: Any, *, what: str = "data", limit: int = DEFAULT_LIMIT) -> str
 
 def encode_result(value: Any, *, what: str = "result", limit: int = DEFAULT_LIMIT) -> str:
     """As `encode`, but a tuple may become a list: the work of the handler is done, so be lenient."""
+    if value is None:
+        return "null"  # what most handlers return
     try:
-        text = _STRICT.encode(value)
+        text = str(value) if type(value) is int else _STRICT.encode(value)
         size = len(text.encode())
     except UnicodeEncodeError:
         raise PayloadError(f"{what} holds a lone surrogate, which is not valid Unicode") from None

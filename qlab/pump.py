@@ -179,13 +179,14 @@ class Pump:
                 self._hooks.fire(settlement.kind, job, settlement.text)
 
     def _accept(self, taken: list[Any]) -> None:
-        for job_id, claim, pairs in taken:
-            stored = dict(zip(pairs[::2], pairs[1::2], strict=True))
-            stored |= {"state": "active", "worker": self._worker, "claim": claim}
+        jobs = []
+        for job_id, claim, stored in taken:
+            stored.update(state="active", worker=self._worker, claim=claim)
             job = Job(JobRecord.from_hash(job_id, stored), self._connection, holder=self._holder)
             self.held[job_id, job.claim] = job
-            self._running += 1
-            self.inbox.put(job)
+            jobs.append(job)
+        self._running += len(jobs)
+        self.inbox.put(jobs)
 
     def _set_timers(self, due: int, tick: int) -> None:
         for timer in self._timers:

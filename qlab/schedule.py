@@ -107,18 +107,9 @@ def make(
     kept = limit if missed == "all" else 1
     spec = json.dumps([template.name, template.data, template.options, pattern, tz, interval, missed, kept])
     return Schedule(
-        schedule_id,
-        template.name,
-        template.data,
-        pattern,
-        tz,
-        interval,
-        now,
-        missed,
-        kept,
-        template.options,
+        schedule_id, template.name, template.data, pattern, tz, interval, now, missed, kept, template.options,
         spec,
-    )
+    )  # fmt: skip
 
 
 async def run_due(connection: Connection) -> int:
@@ -142,12 +133,8 @@ async def _settle(connection: Connection, schedule: Schedule, now: int) -> int:
     for tick in ticks:
         job = NewJob.for_tick(schedule.id, tick, schedule.name, schedule.data, schedule.options)
         words += job.arguments()
+    following = schedule.tick_after(now)
     settled: int = await connection.call(
-        "tick",
-        words,
-        id=schedule.id,
-        spec=schedule.spec,
-        nominal=schedule.next,
-        next=schedule.tick_after(now),
+        "tick", words, id=schedule.id, spec=schedule.spec, nominal=schedule.next, next=following
     )
     return settled

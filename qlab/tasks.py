@@ -9,19 +9,25 @@ T = TypeVar("T")
 
 
 class Inbox(Generic[T]):
-    """An asyncio.Queue with only what the pump uses (no limit, no join), at three quarters of its price."""
+    """An asyncio.Queue with only what the pump uses (no limit, no join), which wakes no more than it must.
+
+    One who waits is woken for a whole batch, and wakes two more if it leaves something behind. So a batch of
+    jobs that never wait costs three wake-ups, whatever its size, and one of jobs that do wait has them all
+    running after a few turns of the loop.
+    """
 
     def __init__(self) -> None:
         self._items: deque[T] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
 
-    def put(self, item: T) -> None:
-        """Add at the end; wake one who waits."""
-        self._items.append(item)
+    def put(self, items: Iterable[T]) -> None:
+        """Add at the end, in this order."""
+        self._items.extend(items)
         self._wake()
 
     async def get(self) -> T:
         """Take the first one; wait for it if need be."""
+        waiter = None
         while not self._items:
             waiter = asyncio.get_running_loop().create_future()
             self._idle.append(waiter)
@@ -31,7 +37,11 @@ class Inbox(Generic[T]):
                 if waiter.done() and not waiter.cancelled():
                     self._wake()  # it was ours to take, so somebody else must
                 raise
-        return self._items.popleft()
+        item = self._items.popleft()
+        if waiter is not None and self._items:
+            self._wake()
+            self._wake()
+        return item
 
     def clear(self) -> list[T]:
         """Take everything that is there."""

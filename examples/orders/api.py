@@ -48,7 +48,7 @@ def create_app() -> Starlette:
         # Neither waits for its server here: the API comes up without them and says 503 until they are there.
         app.state.queue = Queue(QUEUE)
         app.state.pool = AsyncConnectionPool(
-            settings.pg_dsn, min_size=1, max_size=POOL, timeout=PATIENCE, open=False
+            settings.pg_dsn, min_size=0, max_size=POOL, timeout=PATIENCE, open=False
         )
         logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # it warns of each attempt to reconnect
         await app.state.pool.open(wait=False)

@@ -58,6 +58,7 @@ class Lab:
         self.prefix = f"lab{lesson}-{secrets.token_hex(4)}"
         self.folder = Path(tempfile.mkdtemp(prefix="qlab-lab-"))
         self.workers: dict[str, WorkerProcess] = {}
+        self.services: dict[str, WorkerProcess] = {}  # see apis.py
         self.provider = PaymentProvider()
         report_charges(self.provider)
         self._watcher = Watcher()
@@ -242,9 +243,9 @@ class Lab:
             self._recording.witness(kind, lane, note, at)
 
     def end_workers(self) -> None:
-        """SIGKILL every worker process now."""
-        for worker in self.workers.values():
-            worker.end_now()
+        """SIGKILL every worker process, and every API, now."""
+        for process in [*self.workers.values(), *self.services.values()]:
+            process.end_now()
 
     async def stop_workers(self) -> None:
         """Stop every worker process gently and wait for it."""
@@ -259,7 +260,7 @@ class Lab:
             Lab.current = None
             notebook.detach()
         self.end_workers()
-        await self.stop_workers()
+        await asyncio.gather(self.stop_workers(), *(service.stop() for service in self.services.values()))
         await self._stack.aclose()
         await self.redis.aclose()
         sweep_keys(self.servers.redis_url, self.prefix)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -66,6 +67,8 @@ class WorkerProcess:
     def __init__(self, lane: str, process: asyncio.subprocess.Process, log: Path, report: Report) -> None:
         self.lane, self.pid = lane, process.pid
         self._process, self._log, self._report = process, log, report
+        self.url = ""
+        """Where it can be asked, of a process that serves HTTP."""
         self._paused = False
         self._watching = asyncio.create_task(self._watch())
 
@@ -160,7 +163,11 @@ class WorkerProcess:
 
     def said(self, words: str) -> bool:
         """Whether these words are in the worker's log."""
-        return self._log.exists() and words in self._log.read_text(errors="replace")
+        return self.says(re.escape(words)) is not None
+
+    def says(self, pattern: str) -> re.Match[str] | None:
+        """Where the process' log has this pattern, None while it has not."""
+        return re.search(pattern, self._log.read_text(errors="replace")) if self._log.exists() else None
 
     def log_tail(self, lines: int = LOG_LINES) -> str:
         """The last lines that the worker wrote."""

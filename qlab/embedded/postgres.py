@@ -40,10 +40,11 @@ _SETTINGS = {
 }
 
 
-def start(folder: Path) -> tuple[Tied, str]:
+def start(folder: Path, **more: str) -> tuple[Tied, str]:
     """Start PostgreSQL in the new folder `folder`; return the process and its DSN (a superuser's).
 
-    Raises `ServerError` when it does not run here.
+    `more` are settings of the server, such as `max_connections="10"`. Raises `ServerError` when it does not
+    run here.
     """
     account = service_account()
     programs = _programs(account)
@@ -53,7 +54,7 @@ def start(folder: Path) -> tuple[Tied, str]:
     _initialise(programs, data, password, account, log)
     settings = [
         f"--{name}={value}"
-        for name, value in (_SETTINGS | {"unix_socket_directories": _quoted(folder)}).items()
+        for name, value in (_SETTINGS | {"unix_socket_directories": _quoted(folder)} | more).items()
     ]
     server = spawn(
         [str(programs / "postgres"), "-D", str(data), *settings],

@@ -3,11 +3,11 @@
 -- KEYS completed failed results results_old
 -- Invariant: retention of a set is applied when a job enters it, at most 1,000 removals in one call. The result
 -- of a removed job, which a waiter may still ask for, lives for one to two minutes, and for at most the latest
--- 2,000 of them or 8 MB: when `results` is full (its field `bytes` counts) or a minute old it becomes
--- `results_old`, and the one before is dropped.
+-- 2,000 of them or 8 MB: when `results` is full (its field `bytes` counts, a small result as RESULT_LEAST) or a
+-- minute old it becomes `results_old`, and the one before is dropped.
 
-local RESULT_MS, RESULT_MAX, RESULT_BYTES = 60000, 1000, 4e6
-local rules, kept_bytes = {}, 0
+local RESULT_MS, RESULT_BYTES, RESULT_LEAST = 60000, 4e6, 4e3
+local rules = {}
 
 -- keep is `age in ms:count`, either part empty for "no limit"; count 0 removes just the job itself. Jobs with
 -- the same rule are put away together: after its last `finish` a script calls `put_away`, then `join`.
@@ -19,51 +19,43 @@ local function finish(set, id, at, keep)
   same.members[#same.members + 1] = id
 end
 
+local function keep_results(kept, size)
+  local left, before = redis.call('PTTL', results), tonumber(redis.call('HGET', results, 'bytes')) or 0
+  if before > 0 and (left < RESULT_MS or before + size > RESULT_BYTES) then
+    redis.call('UNLINK', results_old) -- a large hash is freed outside this script
+    redis.call('RENAME', results, results_old)
+    before = 0
+  end
+  redis.call('HSET', results, 'bytes', before + size, unpack(kept))
+  if before == 0 then redis.call('PEXPIRE', results, 2 * RESULT_MS) end
+end
+
 -- Results are kept by birth: another job with the same id never answers for this one.
 local function remove_finished(ids)
-  if #ids == 0 then return end
-  local kept = {}
+  local kept, size = {}, 0
   for n, id in ipairs(ids) do
     ids[n] = job .. id
-    local fields = redis.call('HMGET', ids[n], 'birth', 'state', 'return_value', 'failed_reason', 'parent')
-    leave_flow(id, fields[5])
-    if fields[1] then
-      local text = fields[2] .. ':' .. (fields[3] or fields[4] or '')
-      kept_bytes = kept_bytes + #text
-      kept[#kept + 1] = fields[1]
+    local birth, value, reason, parent =
+      unpack(redis.call('HMGET', ids[n], 'birth', 'return_value', 'failed_reason', 'parent'))
+    leave_flow(id, parent)
+    if birth then
+      local text = value and 'completed:' .. value or 'failed:' .. (reason or '')
+      size = size + math.max(#text, RESULT_LEAST)
+      kept[#kept + 1] = birth
       kept[#kept + 1] = text
     end
   end
-  if #kept > 0 then redis.call('HSET', results, unpack(kept)) end
-  redis.call('DEL', unpack(ids))
-end
-
-local function turn_results_over()
-  local left = redis.call('PTTL', results)
-  local bytes = kept_bytes > 0 and redis.call('HINCRBY', results, 'bytes', kept_bytes) or 0
-  if left == -1 then
-    redis.call('PEXPIRE', results, 2 * RESULT_MS)
-  elseif left >= 0 and left < RESULT_MS or bytes > RESULT_BYTES or redis.call('HLEN', results) > RESULT_MAX then
-    redis.call('UNLINK', results_old) -- a large hash is freed outside this script
-    redis.call('RENAME', results, results_old)
-  end
+  if #ids > 0 then redis.call('DEL', unpack(ids)) end
+  if #kept > 0 then keep_results(kept, size) end
 end
 
 local function retain(set, age, count, at)
-  if count ~= '' then
-    local excess = math.min(redis.call('ZCARD', set) - tonumber(count), 1000)
-    if excess > 0 then
-      remove_finished(redis.call('ZRANGE', set, 0, excess - 1))
-      redis.call('ZREMRANGEBYRANK', set, 0, excess - 1)
-    end
-  end
-  if age ~= '' then
-    local old = redis.call('ZRANGEBYSCORE', set, '-inf', at - tonumber(age), 'LIMIT', 0, 1000)
-    if #old > 0 then
-      redis.call('ZREMRANGEBYRANK', set, 0, #old - 1)
-      remove_finished(old)
-    end
-  end
+  local excess = count ~= '' and redis.call('ZCARD', set) - tonumber(count) or 0
+  if age ~= '' then excess = math.max(excess, redis.call('ZCOUNT', set, '-inf', at - tonumber(age))) end
+  excess = math.min(excess, 1000)
+  if excess < 1 then return end
+  remove_finished(redis.call('ZRANGE', set, 0, excess - 1))
+  redis.call('ZREMRANGEBYRANK', set, 0, excess - 1)
 end
 
 local function put_away(at)
@@ -76,6 +68,5 @@ local function put_away(at)
       retain(same.set, age, count, at)
     end
   end
-  if next(rules) then turn_results_over() end
-  rules, kept_bytes = {}, 0
+  rules = {}
 end

@@ -5,11 +5,11 @@
 
 -- Nil if there is no rule; else the most, how many of them are used up, and the window's start and length in ms.
 local function window(at)
-  local rule = redis.call('HMGET', meta, 'limit_max', 'limit_ms', 'window_start', 'window_count')
-  if not rule[1] then return nil end
-  local start, used = tonumber(rule[3]) or 0, tonumber(rule[4]) or 0
-  if at >= start + rule[2] then start, used = at, 0 end
-  return tonumber(rule[1]), used, start, tonumber(rule[2])
+  local _, _, most, length, start, used = gate()
+  if not most then return nil end
+  start, used = tonumber(start) or 0, tonumber(used) or 0
+  if at >= start + length then start, used = at, 0 end
+  return tonumber(most), used, start, tonumber(length)
 end
 
 local function allowed(at)
@@ -22,5 +22,6 @@ local function spend(count, at)
   local most, used, start, length = window(at)
   if not most or count == 0 then return end
   redis.call('HSET', meta, 'window_start', string.format('%d', start), 'window_count', used + count)
+  gate_read = nil
   if used + count >= most then shut_until(start + length) end
 end

@@ -21,17 +21,25 @@ local function id_of(member)
   return string.sub(member, string.find(member, ':', 1, true) + 1)
 end
 
+-- What governs the whole queue, read once for each script; whoever writes it sets `gate_read` to nil.
+local gate_read
+local function gate()
+  gate_read = gate_read or redis.call('HMGET', meta, 'paused', 'limited_until', 'limit_max', 'limit_ms',
+    'window_start', 'window_count')
+  return unpack(gate_read)
+end
+
 -- Milliseconds for which the queue lends nothing: 0 if it is open, math.huge while it is paused.
 local function shut_for(at)
-  local stop = redis.call('HMGET', meta, 'paused', 'limited_until')
-  if stop[1] then return math.huge end
-  return math.max(0, (tonumber(stop[2]) or 0) - at)
+  local paused, limited_until = gate()
+  return paused and math.huge or math.max(0, (tonumber(limited_until) or 0) - at)
 end
 
 -- The longest limit holds: a shorter one that comes later does not open the queue early.
 local function shut_until(ms)
-  local before = tonumber(redis.call('HGET', meta, 'limited_until')) or 0
-  redis.call('HSET', meta, 'limited_until', string.format('%d', math.max(ms, before)))
+  local _, before = gate()
+  redis.call('HSET', meta, 'limited_until', string.format('%d', math.max(ms, tonumber(before) or 0)))
+  gate_read = nil
 end
 
 -- Tell an idle worker if there is something that it may take.

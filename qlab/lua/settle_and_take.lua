@@ -23,9 +23,9 @@ if last then
   if tonumber(before) >= tonumber(trip) then
     local taken = {}
     for id, claim in string.gmatch(taken_then, '(%S+) (%d+)') do
-      if holds(id, token, claim) then taken[#taken + 1] = {id, claim, redis.call('HGETALL', job .. id)} end
+      if holds(id, token, claim) then taken[#taken + 1] = {id, claim, read_job(id)} end
     end
-    return {until_next_look(at, shut_for(at)), outcomes_then, cjson.encode(taken), until_next_tick()}
+    return {until_next_look(at, shut_for(at), first_due()), outcomes_then, cjson.encode(taken), until_next_tick()}
   end
 end
 
@@ -38,14 +38,12 @@ end
 leave_active()
 put_away(at)
 join(at)
-promote(at)
-local shut, taken = shut_for(at), {}
+local due, shut, taken = promote(at), shut_for(at), {}
 if shut == 0 and want ~= '0' then
   taken = take(math.min(tonumber(want), allowed(at)), at, tonumber(lock), token, worker)
   spend(#taken, at)
   shut = shut_for(at)
 end
-local due = until_next_look(at, shut)
 
 -- What this worker has no room for, another one may take.
 if shut == 0 then wake_if_work(at) end
@@ -55,4 +53,4 @@ for n, one in ipairs(taken) do lent[n] = one[1] .. ' ' .. one[2] end
 local words = table.concat(outcomes, ' ')
 local memo = trip .. '|' .. words .. '|' .. table.concat(lent, ' ')
 redis.call('SET', memory, memo, 'PX', math.max(60000, 2 * tonumber(lock)))
-return {due, words, cjson.encode(taken), until_next_tick()}
+return {until_next_look(at, shut, due), words, cjson.encode(taken), until_next_tick()}

@@ -3,7 +3,7 @@
 -- KEYS active
 -- Invariant: a job is in active exactly while its hash has a token; claims of one job only rise. Jobs without a
 -- priority come first, then the lowest number. The caller lends nothing while the queue is paused or limited.
--- Returns for each job {id, claim, fields and values of its hash before it was taken}.
+-- Returns for each job {id, claim, its hash as it was before}.
 
 local function next_ids(want)
   local ids = redis.call('LPOP', waiting, want) or {}
@@ -17,19 +17,18 @@ local function next_ids(want)
   return ids
 end
 
-local function claim_of(stored)
-  for n = 1, #stored, 2 do
-    if stored[n] == 'claim' then return stored[n + 1] end
-  end
-  return 0
+local function read_job(id)
+  local flat, stored = redis.call('HGETALL', job .. id), {}
+  for n = 1, #flat, 2 do stored[flat[n]] = flat[n + 1] end
+  return stored
 end
 
 local function take(want, at, lock, token, worker)
   local taken, leases = {}, {}
   for _, id in ipairs(next_ids(want)) do
-    local stored = redis.call('HGETALL', job .. id)
-    if stored[1] then
-      local claim = tostring(claim_of(stored) + 1)
+    local stored = read_job(id)
+    if stored.birth then
+      local claim = tostring((stored.claim or 0) + 1)
       redis.call('HSET', job .. id, 'state', 'active', 'token', token, 'claim', claim, 'worker', worker,
         'processed_at', at)
       emit('active', id, at, 'worker', worker, 'claim', claim)

@@ -100,9 +100,10 @@ async def create_tables(connection: Connection) -> None:
 
 @each_statement_commits
 async def processed_job_first(order: Order, connection: Connection, provider: Provider) -> Order:
-    """Mistake: writes down "done" before it is done; an error in between and the order is never charged."""
+    """Mistake: writes "done" before it is done; after an error in between nobody ever charges."""
     key = f"charge:{order['id']}"
-    written = await connection.execute("INSERT INTO processed_job VALUES (%s) ON CONFLICT DO NOTHING", [key])
+    sql = "INSERT INTO processed_job VALUES (%s) ON CONFLICT DO NOTHING"
+    written = await connection.execute(sql, [key])
     if written.rowcount == 0:
         return {"status": "skipped"}
     charge = await provider.charge(order=order["id"], amount=order["amount"], key=key)
