@@ -10,13 +10,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from qlab import JobStateError, Queue
+from qlab import JobStateError, Queue, SyncQueue, schedule
 from tests.model.model import Model
 from tests.redis.queue_state import check_invariants, members
 
 LOCK, MAX_STALLED = 1000, 1
 WORKERS = st.sampled_from(["A", "B"])
 DELAYS = st.sampled_from([0, 0, 1, 500, 1000, 1000, 5000])
+LIMITS = st.sampled_from([None, (1, 1000), (3, 500), (3, 2000), (5, 1000)])
+SCHEDULES = st.tuples(
+    st.sampled_from([700, 1000, 2500]), st.sampled_from([("skip", 1), ("once", 1), ("all", 2), ("all", 5)])
+)
 PRIORITIES = st.sampled_from([None, None, 1, 2, 7])
 
 
@@ -31,6 +35,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue = Queue(
             "q", os.environ["QLAB_REDIS_URL"], prefix=self.prefix, clock=lambda: self.model.now / 1000
         )
+        self.producer = SyncQueue("q", os.environ["QLAB_REDIS_URL"], prefix=self.prefix)
         self.claims = []  # (job id, worker, claim) of everything ever taken, also what was lost since
         self.trips = {"A": 0, "B": 0}
         self.added = 0
@@ -49,6 +54,7 @@ class QueueMachine(RuleBasedStateMachine):
     def teardown(self):
         self.run(self.queue.connection.delete_all())
         self.run(self.queue.close())
+        self.producer.close()
         self.loop.close()
 
     @rule(ms=st.sampled_from([0, 1, 499, 500, 999, 1000, 3000]))
@@ -73,6 +79,23 @@ class QueueMachine(RuleBasedStateMachine):
         added = self.run(self.queue.add_bulk(entries)) if entries else []
         for job, (delay, priority) in zip(added, jobs, strict=True):
             self.model.add(job.id, delay, priority, 1)
+
+    @rule(priority=PRIORITIES, attempts=st.integers(1, 3))
+    def add_without_asyncio(self, priority, attempts):
+        added = self.producer.add("a", job_id=self.new_id(), priority=priority, attempts=attempts)
+        assert not added.duplicate
+        self.model.add(added.id, 0, priority, attempts)
+
+    @rule(data=st.data(), size=st.integers(1, 3), priority=PRIORITIES)
+    @precondition(lambda self: self.model.jobs)
+    def add_bulk_without_asyncio_with_a_duplicate(self, data, size, priority):
+        old = data.draw(st.sampled_from(sorted(self.model.jobs)))
+        new = [self.new_id() for _ in range(size)]
+        entries = [("a", None, {"job_id": one, "priority": priority}) for one in [old, *new, new[0]]]
+        added = self.producer.add_bulk(entries)
+        assert [one.duplicate for one in added] == [True, *[False] * size, True]
+        for one in new:
+            self.model.add(one, 0, priority, 1)
 
     @rule(worker=WORKERS, want=st.integers(0, 4), repeat=st.booleans())
     def take(self, worker, want, repeat):
@@ -155,6 +178,36 @@ class QueueMachine(RuleBasedStateMachine):
         self.run(self.queue.rate_limit(ms / 1000))
         self.model.limited_until = max(self.model.limited_until, self.model.now + ms)
 
+    @rule(limiter=LIMITS)
+    def limit(self, limiter):
+        if limiter is None:
+            self.run(self.queue.remove_global_rate_limit())
+        else:
+            self.run(self.queue.set_global_rate_limit(limiter[0], limiter[1] / 1000))
+        self.model.set_limit(limiter)
+
+    @rule(name=st.sampled_from(["s1", "s2"]), schedule=SCHEDULES)
+    def upsert_schedule(self, name, schedule):
+        every, (missed, limit) = schedule
+        made = self.run(
+            self.queue.upsert_job_scheduler(name, "a", every=every / 1000, missed=missed, limit=limit)
+        )
+        self.model.upsert(name, every, missed, limit)
+        assert made.next == self.model.schedules[name].next
+
+    @rule(name=st.sampled_from(["s1", "s2"]))
+    def remove_schedule(self, name):
+        assert self.run(self.queue.remove_job_scheduler(name)) == (name in self.model.schedules)
+        self.model.schedules.pop(name, None)
+
+    @rule(rivals=st.integers(1, 2))
+    @precondition(lambda self: self.model.schedules)
+    def tick(self, rivals):
+        async def everybody():
+            return await asyncio.gather(*(schedule.run_due(self.queue.connection) for _ in range(rivals)))
+
+        assert sum(self.run(everybody())) == self.model.tick()
+
     @rule(state=st.sampled_from(["waiting", "prioritized", "delayed", "completed", "failed"]))
     def clean(self, state):
         removed = self.run(self.queue.clean(state, limit=2))
@@ -173,6 +226,11 @@ class QueueMachine(RuleBasedStateMachine):
         for state in ("completed", "failed"):
             assert sorted(found[state]) == sorted(model.finished[state])
         self.run(check_invariants(client, self.queue.keys))
+
+    @invariant()
+    def every_schedule_is_as_the_model_says(self):
+        found = {one.id: (one.next, one.count) for one in self.run(self.queue.get_job_schedulers())}
+        assert found == {name: (one.next, one.count) for name, one in self.model.schedules.items()}
 
     @invariant()
     def every_counter_is_as_the_model_says(self):
