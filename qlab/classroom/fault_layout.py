@@ -21,12 +21,16 @@ ENDS = ("ack", "fail", "dead")  # what ends a delivery
 
 @dataclass
 class Column:
-    """One step: its place, what is written on the delivery's lane, and what the store answered."""
+    """One step: its place, what is written on the delivery's lane, and what the store answered.
+
+    `new` is False when the provider answered with a charge that it had made before.
+    """
 
     step: Step
     label: str
     answer: str
     wait: str
+    new: bool = True
     x: float = 0.0
     width: float = 0.0
 
@@ -92,7 +96,9 @@ def _column(schedule: Schedule, number: int, names: Names) -> Column:
         label = f"{label} · {fault_name(step.fault)}"
     elif resumes(schedule, number):
         label = text("fault.resumed", effect=label)
-    return Column(step, label, step.result if step.fault not in "<~" else "", wait)
+    before = {s.result for s in schedule.steps[:number] if s.store == "provider"}
+    answer = step.result if step.fault not in "<~" else ""
+    return Column(step, label, answer, wait, new=not answer.isdigit() and answer not in before)
 
 
 def _needed(column: Column) -> float:

@@ -131,7 +131,7 @@ def _call(column: Column, start: float, lane: float, mark: str) -> str:
 
 
 def _done(column: Column, x: float, y: float) -> str:
-    if column.step.store == "provider":
+    if column.step.store == "provider" and column.new:
         return signs.coin(x, y, 9)
     return f'<circle class="qt-ink" cx="{x:.1f}" cy="{y:.1f}" r="4.5"/>'
 

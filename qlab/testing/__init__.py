@@ -13,6 +13,7 @@ from qlab.testing.provider_client import ProviderClient
 if TYPE_CHECKING:
     from qlab.testing.explorer.errors import ExplorerError, NonDeterministic, Unresponsive, Unsupported
     from qlab.testing.explorer.explore import explore
+    from qlab.testing.explorer.no_failure import FailureFound, assert_no_failure
     from qlab.testing.explorer.report import FAULTS, OUTCOMES, Report, Row, Schedule, Step
     from qlab.testing.explorer.rules import Actor, DeliveryRules, Provider
     from qlab.testing.explorer.servers import FaultLab
@@ -25,6 +26,7 @@ _LAZY = {
     **dict.fromkeys(["Evidence", "World"], "world"),
     "FaultLab": "servers",
     "explore": "explore",
+    **dict.fromkeys(["FailureFound", "assert_no_failure"], "no_failure"),
 }
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "DeliveryRules",
     "Evidence",
     "ExplorerError",
+    "FailureFound",
     "FaultLab",
     "ManualClock",
     "NonDeterministic",
@@ -49,6 +52,7 @@ __all__ = [
     "Unresponsive",
     "Unsupported",
     "World",
+    "assert_no_failure",
     "explore",
 ]
 

@@ -21,11 +21,11 @@ def test_a_crash_in_words() -> None:
     assert FaultSchedule(CRASH).sentences == [
         "A nhận việc; từ đây A giữ khoá của việc này.",
         "A làm «SELECT processed_job» ở PostgreSQL, hồi âm SELECT 0.",
-        "Ở cổng thanh toán, «trừ tiền» đã xong, hồi âm 201, nhưng A chết trước khi thấy hồi âm.",
+        "Ở cổng thanh toán, «trừ tiền» đã xong, hồi âm ch_1, nhưng A chết trước khi thấy hồi âm.",
         "A đã chết: không còn ai gia hạn khoá, cũng không ai xác nhận.",
         "Không thấy A xác nhận. 35 giây sau khoá của A hết hạn, việc được giao lại: A' nhận.",
         "A' làm «SELECT processed_job» ở PostgreSQL, hồi âm SELECT 0.",
-        "A' làm «trừ tiền» ở cổng thanh toán, hồi âm 201.",
+        "A' làm «trừ tiền» ở cổng thanh toán, hồi âm ch_2.",
         "A' làm «INSERT processed_job» ở PostgreSQL, hồi âm INSERT 0 1.",
         "A' xác nhận (ACK): hàng đợi coi việc này là xong.",
         "Kết cục: hai lần. Cùng một tác dụng xảy ra thêm một lần nữa.",
@@ -76,6 +76,15 @@ def test_nothing_lies_outside_the_picture(name: str, upto: int | None) -> None:
         if element.get("x") and element.tag == f"{SVG}text":
             assert 0 <= float(element.get("x") or 0) <= width
             assert 0 <= float(element.get("y") or 0) <= height
+
+
+def test_money_is_drawn_where_it_moved_and_not_where_an_old_charge_came_back() -> None:
+    again = tuple(replace(one, result="ch_1") if one.result == "ch_2" else one for one in CRASH.steps)
+    refused = tuple(replace(one, result="503") if one.result == "ch_2" else one for one in CRASH.steps)
+    coins = [
+        texts(FaultSchedule(replace(CRASH, steps=s)).svg()).count("₫") for s in (CRASH.steps, again, refused)
+    ]
+    assert coins == [2, 1, 1]
 
 
 def test_a_jump_of_the_clock_is_written_between_two_steps() -> None:
