@@ -1,4 +1,4 @@
-"""The fault lab of a notebook: one for all cells, opened when it is asked for, and closed with the process."""
+"""The fault lab of a notebook: one for all cells, opened when asked for, closed with the process."""
 
 import subprocess
 import sys
@@ -26,8 +26,12 @@ asyncio.run(cells())
 
 
 def test_all_cells_share_one_lab_and_nothing_of_it_is_left_at_the_end():
-    ended = subprocess.run([sys.executable, "-c", CELLS], capture_output=True, text=True, check=True, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-c", CELLS], capture_output=True, text=True, check=True, timeout=60
+    )
     same, verdict, seed, folder = ended.stdout.split()
     assert (same, verdict, seed) == ("True", "twice:", "A0>")
-    left = [p.info["pid"] for p in psutil.process_iter(["pid", "cmdline"]) if folder in str(p.info["cmdline"])]
+    left = [
+        p.info["pid"] for p in psutil.process_iter(["pid", "cmdline"]) if folder in str(p.info["cmdline"])
+    ]
     assert left == []
