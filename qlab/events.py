@@ -83,12 +83,8 @@ async def last_position(connection: Connection) -> str:
 
 async def read(connection: Connection, client: Any, position: str) -> list[tuple[str, dict[str, str]]]:
     """The events after `position`, at most 1,000; waits up to 3 s for the first one."""
-    stream = connection.keys["events"]
-    return _entries(
-        await connection.command(
-            "XREAD", "COUNT", 1000, "BLOCK", BLOCK_MS, "STREAMS", stream, position, on=client
-        )
-    )
+    words = ("XREAD", "COUNT", 1000, "BLOCK", BLOCK_MS, "STREAMS", connection.keys["events"], position)
+    return _entries(await connection.command(*words, on=client))
 
 
 def _entries(reply: Any) -> list[tuple[str, dict[str, str]]]:

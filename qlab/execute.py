@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from qlab import payload, retention
 from qlab.errors import DelayedError, LockLost, PayloadError, RateLimitError, UnrecoverableError
 from qlab.job import Job
-from qlab.retry import Backoff, milliseconds
+from qlab.retry import Backoff, Waits, milliseconds
 
 Handler = Callable[[Job], Any]
 log = logging.getLogger("qlab.worker")
@@ -52,8 +52,11 @@ def runs_on_loop(handler: Handler) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
-async def execute(job: Job, handler: Handler, threads: ThreadPoolExecutor | None) -> Settlement | None:
-    """Run the handler. None when the job was lost meanwhile: then there is nothing left to settle.
+async def execute(
+    job: Job, handler: Handler, threads: ThreadPoolExecutor | None, waits: Waits
+) -> Settlement | None:
+    """Run the handler; `waits` are the worker's backoff functions. None when the job was lost meanwhile:
+    then there is nothing left to settle.
 
     Being cancelled by the worker gives the job back; every other way to end, also SystemExit or a
     CancelledError of the job's own, is a failure of the job and not of the worker.
@@ -65,7 +68,7 @@ async def execute(job: Job, handler: Handler, threads: ThreadPoolExecutor | None
             value = await _within(limit, job, handler, threads)
         text = payload.encode_result(value)
     except PayloadError as error:
-        return failure(job, error, final=True)
+        return failure(job, error, waits, final=True)
     except LockLost as error:
         log.warning("%s", error)
         return None
@@ -73,16 +76,16 @@ async def execute(job: Job, handler: Handler, threads: ThreadPoolExecutor | None
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             return put_back(job)
-        return failure(job, error)
+        return failure(job, error, waits)
     except UnrecoverableError as error:
-        return failure(job, error, final=True)
+        return failure(job, error, waits, final=True)
     except RateLimitError:
         return put_back(job)
     except DelayedError as error:
         delay = str(milliseconds(error.delay, "delay"))
         return Settlement("delay", job.id, job.claim, job.attempts_made, extra=delay)
     except BaseException as error:
-        return failure(job, error)
+        return failure(job, error, waits)
     keep = job.record.keep_completed or retention.COMPLETED
     return Settlement("completed", job.id, job.claim, job.attempts_made + 1, text, "", keep)
 
@@ -126,16 +129,25 @@ def put_back(job: Job) -> Settlement:
     return Settlement("put-back", job.id, job.claim, job.attempts_made)
 
 
-def failure(job: Job, error: BaseException, *, final: bool = False) -> Settlement:
+def failure(job: Job, error: BaseException, waits: Waits, *, final: bool = False) -> Settlement:
     """The attempt failed: another one after the backoff if there is one left, else the end."""
     attempts = job.attempts_made + 1
     reason, stack = payload.error_text(error), _stack(error)
     if final or attempts >= job.record.attempts:
         keep = job.record.keep_failed or retention.FAILED
         return Settlement("failed", job.id, job.claim, attempts, reason, stack, keep)
-    backoff = Backoff.decode(job.record.backoff) if job.record.backoff else None
-    delay = milliseconds(backoff.delay(attempts), "backoff") if backoff else 0
-    return Settlement("retrying", job.id, job.claim, attempts, reason, stack, str(delay))
+    rule = Backoff.decode(job.record.backoff) if job.record.backoff else None
+    if rule is None and "default" in waits:
+        rule = Backoff.custom()
+    try:
+        delay = rule.ask(waits, attempts, error) if rule else 0.0
+    except Exception as wrong:
+        delay = rule.max_delay if rule else 0.0
+        complaint = f"{payload.error_text(wrong)}; waiting {delay:g} s, the longest that the job allows"
+        log.error("job %s: %s", job.id, complaint)
+        reason = payload.clean_text(f"{reason} ({complaint})")
+    extra = str(milliseconds(delay, "backoff"))
+    return Settlement("retrying", job.id, job.claim, attempts, reason, stack, extra)
 
 
 def _stack(error: BaseException) -> str:

@@ -65,7 +65,8 @@ class NewJob:
             raise ValueError(f"job name must be a string that is not empty, not {name!r}")
         if backoff is not None and not isinstance(backoff, Backoff):
             raise ValueError(
-                f"backoff must be made with Backoff.fixed or Backoff.exponential, not {backoff!r}"
+                "backoff must be made with Backoff.fixed, Backoff.exponential or Backoff.custom, not "
+                f"{backoff!r}; a function of your own is an option of the Worker"
             )
         if deduplicate is not None and not isinstance(deduplicate, Deduplicate):
             raise ValueError(f"deduplicate must be a Deduplicate(key, ttl), not {deduplicate!r}")

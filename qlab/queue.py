@@ -208,11 +208,9 @@ class Queue:
         """All schedules, the one that ticks next first."""
         found = []
         for scheduler_id in await self.connection.command("ZRANGE", self.keys["schedules"], 0, -1):
+            key, ticks = f"{self.keys['schedule']}:{scheduler_id}", self.keys["schedules"]
             stored, tick = await self.connection.transaction(
-                [
-                    ("HGETALL", f"{self.keys['schedule']}:{scheduler_id}"),
-                    ("ZSCORE", self.keys["schedules"], scheduler_id),
-                ]
+                [("HGETALL", key), ("ZSCORE", ticks, scheduler_id)]
             )
             if stored:
                 found.append(schedule.Schedule.from_hash(scheduler_id, stored, int(tick)))
@@ -220,12 +218,8 @@ class Queue:
 
     async def remove_job_scheduler(self, scheduler_id: str) -> bool:
         """Remove a schedule; jobs that it has made stay. True if there was one."""
-        removed = await self.connection.transaction(
-            [
-                ("ZREM", self.keys["schedules"], check_job_id(scheduler_id)),
-                ("DEL", f"{self.keys['schedule']}:{scheduler_id}"),
-            ]
-        )
+        key, ticks = f"{self.keys['schedule']}:{check_job_id(scheduler_id)}", self.keys["schedules"]
+        removed = await self.connection.transaction([("ZREM", ticks, scheduler_id), ("DEL", key)])
         return bool(removed[0])
 
     async def clean(self, state: str, *, older_than: Seconds = 0, limit: int | None = None) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from qlab.execute import Handler, Settlement, execute, failure, put_back, runs_on_loop, too_long
 from qlab.job import Job, JobRecord
+from qlab.retry import Waits
 
 _spawn = multiprocessing.get_context("spawn")
 
@@ -29,13 +30,14 @@ class SandboxDied(Exception):
 class Sandbox:
     """A pool of child processes for one handler. Raises TypeError if the handler cannot be sent to them."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, waits: Waits) -> None:
+        self._waits = waits
         try:
-            self._handler = pickle.dumps(handler)
+            self._handler = pickle.dumps((handler, waits))
         except Exception as error:
             raise TypeError(
-                "sandbox=True needs a handler that another process can import, "
-                f"a function at the top of a module: {error}"
+                "sandbox=True needs a handler (and backoff functions) that another process can import, "
+                f"functions at the top of a module: {error}"
             ) from None
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
@@ -49,13 +51,13 @@ class Sandbox:
                 settlement = await child.run(job.record)
         except TimeoutError:
             self._end(child)
-            return failure(job, too_long(limit))
+            return failure(job, too_long(limit), self._waits)
         except asyncio.CancelledError:
             self._end(child)
             return put_back(job)
         except SandboxDied as error:
             self._end(child)
-            return failure(job, error)
+            return failure(job, error, self._waits)
         self._idle.append(child)
         return settlement
 
@@ -78,9 +80,8 @@ class Sandbox:
 class _Child:
     def __init__(self, handler: bytes) -> None:
         self._pipe, theirs = _spawn.Pipe()
-        self._process = _spawn.Process(
-            target=_serve, args=(theirs, handler), daemon=True, name="qlab-sandbox"
-        )
+        arguments = (theirs, handler)
+        self._process = _spawn.Process(target=_serve, args=arguments, daemon=True, name="qlab-sandbox")
         self._process.start()
         theirs.close()
 
@@ -118,14 +119,14 @@ def _serve(pipe: Pipe, handler_bytes: bytes) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    handler = pickle.loads(handler_bytes)
+    handler, waits = pickle.loads(handler_bytes)
     run: Any = handler if runs_on_loop(handler) else _on_loop(handler)
     while True:
         try:
             record = pipe.recv()
         except (EOFError, OSError):
             return
-        pipe.send(asyncio.run(execute(Job(record, None), run, None)))
+        pipe.send(asyncio.run(execute(Job(record, None), run, None, waits)))
 
 
 def _on_loop(handler: Handler) -> Any:

@@ -42,12 +42,9 @@ class SyncQueue:
         self._connection = Connection(name, redis_url(url), prefix)
         self._max_data = max_data
         self._client = redis.Redis.from_url(
-            redis_url(url),
-            decode_responses=True,
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=SOCKET_TIMEOUT,
-            socket_connect_timeout=CONNECT_TIMEOUT,
-        )
+            redis_url(url), decode_responses=True, retry=Retry(NoBackoff(), 0),
+            socket_timeout=SOCKET_TIMEOUT, socket_connect_timeout=CONNECT_TIMEOUT,
+        )  # fmt: skip
 
     def add(self, name: str, data: Any = None, **options: Any) -> Added:
         """Add one job; see Queue.add for the options and errors."""
@@ -78,9 +75,8 @@ class SyncQueue:
 
     def _add(self, new: list[NewJob]) -> list[Added]:
         one = scripts.script("add_jobs")
-        words = one.arguments(
-            self._connection.keys, {"now": ""}, [word for job in new for word in job.arguments()]
-        )
+        rest = [word for job in new for word in job.arguments()]
+        words = one.arguments(self._connection.keys, {"now": ""}, rest)
         try:
             replies = self._run("EVALSHA", one.sha, *words)
         except NoScriptError:

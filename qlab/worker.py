@@ -23,7 +23,7 @@ from qlab.keys import check_job_id
 from qlab.lease import Leases
 from qlab.limiter import Limiter
 from qlab.pump import Pump
-from qlab.retry import Seconds, seconds
+from qlab.retry import Seconds, Waits, check_waits, seconds
 from qlab.tasks import end
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class Worker:
     (default: half of it) as long as the loop runs, so a job may take much longer than the lock. Every
     `stalled_interval` the worker looks for jobs whose lease ran out; a job that stalled more than
     `max_stalled_count` times fails. A `limiter` becomes the rule of the whole queue. `name` shows in the
-    job and in the events.
+    job and in the events. `backoff` is a plain function `(attempts_made, error) -> seconds`, asked for jobs
+    that bring no backoff of their own, or a dict of such functions for `Backoff.custom(name)`.
 
     Raises TypeError for a handler that cannot be called, ValueError for options that do not fit together.
     """
@@ -66,6 +67,7 @@ class Worker:
         stalled_interval: Seconds = 30.0,
         max_stalled_count: int = 1,
         limiter: Limiter | None = None,
+        backoff: Callable[[int, BaseException], Seconds] | Waits | None = None,
         sandbox: bool = False,
         name: str | None = None,
         prefix: str | None = None,
@@ -90,13 +92,13 @@ class Worker:
         self.connection = Connection(queue, redis, prefix, clock)
         if limiter is not None and not isinstance(limiter, Limiter):
             raise TypeError(f"limiter must be a Limiter(max, duration), not {limiter!r}")
-        self._limiter = limiter
+        self._limiter, self._waits = limiter, check_waits(backoff)
         self._token = secrets.token_hex(8)
         self._pump: Pump | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._runners: set[asyncio.Task[None]] = set()
         self._threads: ThreadPoolExecutor | None = None
-        self._sandbox = _sandbox(handler) if sandbox else None
+        self._sandbox = _sandbox(handler, self._waits) if sandbox else None
         self._hooks = Hooks()
         self._force = asyncio.Event()
         self.broken = asyncio.Event()
@@ -190,7 +192,7 @@ class Worker:
             if self._sandbox is not None:
                 pump.ended(job, await self._sandbox.run(job))
             else:
-                pump.ended(job, await execute(job, self._handler, self._threads))
+                pump.ended(job, await execute(job, self._handler, self._threads, self._waits))
             if task is not None and task.cancelling():
                 return
 
@@ -253,10 +255,10 @@ class Worker:
         return run_worker(self, None if close_timeout is None else seconds(close_timeout, "close_timeout"))
 
 
-def _sandbox(handler: Handler) -> Sandbox:
+def _sandbox(handler: Handler, waits: Waits) -> Sandbox:
     from qlab.sandbox import Sandbox  # most workers have none and need not load multiprocessing
 
-    return Sandbox(handler)
+    return Sandbox(handler, waits)
 
 
 def _whole(value: object, what: str, *, least: int) -> int:
