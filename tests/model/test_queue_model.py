@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from qlab import JobStateError, Queue, SyncQueue, schedule
 from tests.model.model import Model
-from tests.redis.queue_state import check_invariants, members
+from tests.redis.queue_state import SETS
 
 LOCK, MAX_STALLED = 1000, 1
 WORKERS = st.sampled_from(["A", "B"])
@@ -52,10 +52,24 @@ class QueueMachine(RuleBasedStateMachine):
         return f"job-{self.added:03}"
 
     def teardown(self):
+        self.run(self.no_other_key_is_left())
         self.run(self.queue.connection.delete_all())
         self.run(self.queue.close())
         self.producer.close()
         self.loop.close()
+
+    async def no_other_key_is_left(self):
+        """The hashes are those of the jobs that the model knows, and every other key is a documented one."""
+        keys = self.queue.keys
+        found = {
+            key.removeprefix(keys.base) async for key in self.queue.connection.client.scan_iter(keys["*"])
+        }
+        jobs = {f"job:{job_id}" for job_id in self.model.jobs}
+        schedules = {f"schedule:{name}" for name in self.model.schedules}
+        others = {*SETS, "meta", "events", "wake", "sequence", "schedules", "results", "results_old"}
+        assert {key for key in found if key.startswith(("job:", "schedule:"))} == jobs | schedules
+        rest = found - jobs - schedules - others
+        assert all(key.startswith("pump:") for key in rest), rest
 
     @rule(ms=st.sampled_from([0, 1, 499, 500, 999, 1000, 3000]))
     def time_passes(self, ms):
@@ -216,34 +230,48 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.remove(job_id)
 
     @invariant()
-    def every_set_is_as_the_model_says(self):
-        model, client = self.model, self.queue.connection.client
-        found = self.run(members(client, self.queue.keys))
-        assert found["waiting"] == model.waiting
-        assert found["prioritized"] == model.prioritized
-        assert found["delayed"] == model.delayed
-        assert sorted(found["active"]) == sorted(model.in_state("active"))
+    def everything_is_as_the_model_says(self):
+        """One look at all sets, all jobs and all schedules."""
+        model, keys = self.model, self.queue.keys
+        sets, hashes = self.run(self.look())
+        assert sets["waiting"] == model.waiting
+        assert sets["prioritized"] == model.prioritized
+        assert sets["delayed"] == model.delayed
+        assert sorted(sets["active"]) == sorted(model.in_state("active"))
         for state in ("completed", "failed"):
-            assert sorted(found[state]) == sorted(model.finished[state])
-        self.run(check_invariants(client, self.queue.keys))
+            assert sorted(sets[state]) == sorted(model.finished[state])
+        for job, stored in zip(model.jobs.values(), hashes, strict=True):
+            assert stored["state"] == job.state, keys.job(job.id)
+            assert bool(stored.get("token")) == (job.state == "active")
+            assert ("place" in stored) == (job.state in ("delayed", "prioritized"))
+            assert ("alone" in stored) == job.alone
+            counters = ("attempts_made", "stalled_counter", "claim")
+            found = [int(stored.get(name) or 0) for name in counters]
+            assert found == [job.attempts_made, job.stalled, job.claim]
+
+    async def look(self):
+        """The members of every set, and the hash of each job that the model knows, in one round trip."""
+        keys, pipe = self.queue.keys, self.queue.connection.client.pipeline(transaction=False)
+        for state, kind in SETS.items():
+            (pipe.lrange if kind == "LIST" else pipe.zrange)(keys[state], 0, -1)
+        for job_id in self.model.jobs:
+            pipe.hgetall(keys.job(job_id))
+        replies = await pipe.execute()
+        sets = zip(SETS, replies, strict=False)
+        return {state: [one.rpartition(":")[2] for one in ids] for state, ids in sets}, replies[len(SETS) :]
 
     @invariant()
     def every_schedule_is_as_the_model_says(self):
-        found = {one.id: (one.next, one.count) for one in self.run(self.queue.get_job_schedulers())}
-        assert found == {name: (one.next, one.count) for name, one in self.model.schedules.items()}
-
-    @invariant()
-    def every_counter_is_as_the_model_says(self):
-        for job in self.model.jobs.values():
-            fields = ("attempts_made", "stalled_counter", "claim")
-            stored = self.run(self.queue.connection.command("HMGET", self.queue.keys.job(job.id), *fields))
-            assert [int(one or 0) for one in stored] == [job.attempts_made, job.stalled, job.claim]
+        if self.model.schedules:
+            found = {one.id: (one.next, one.count) for one in self.run(self.queue.get_job_schedulers())}
+            assert found == {name: (one.next, one.count) for name, one in self.model.schedules.items()}
 
 
+# Nearly every example has all its steps: 6,000 in a run.
 QueueMachine.TestCase.settings = settings(
     max_examples=100,
     stateful_step_count=60,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-TestQueue = QueueMachine.TestCase
+TestQueue = pytest.mark.timeout(300)(QueueMachine.TestCase)
