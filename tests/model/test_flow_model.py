@@ -109,9 +109,13 @@ class FlowMachine(RuleBasedStateMachine):
         assert self.trip(queue, 0, [(kind, job_id, claim, 1, "1", "", extra)]) == "ok"
 
     @rule(data=st.data(), queue=st.sampled_from(QUEUES), failed=st.booleans())
+    def all_of_a_queue_runs(self, data, queue, failed):
+        self.work(data, queue, failed)
+
     def work(self, data, queue, failed):
         """All that can run in a queue runs and ends."""
-        self.trip(queue, 10, [])
+        self.model.now += 1000
+        self.trip(queue, 36, [])
         active = sorted(one.name for one in self.model.jobs.values() if one.queue == queue)
         for name in data.draw(st.permutations(active)):
             if self.model.jobs[name].state == "active":
@@ -169,11 +173,13 @@ class FlowMachine(RuleBasedStateMachine):
                 self.run(self.job(name).retry())
                 self.model.replay(name)
 
-    @rule(data=st.data())
-    def run_again(self, data):
+    @rule(data=st.data(), failed=st.booleans())
+    def run_again(self, data, failed):
+        """A job that has completed runs again, and ends in whatever way."""
         if name := self.pick(data, "completed"):
             self.run(self.job(name).retry("completed"))
             self.model.replay(name)
+            self.work(data, name.partition(":")[0], failed)
 
     @invariant()
     def every_job_is_as_the_model_says(self):
