@@ -1,4 +1,4 @@
-"""Every fault at every step of the ways of lesson 05: each wrong way fails in its own manner, the others never."""
+"""Every fault at every step of the ways of lesson 05: each wrong way fails in its own manner only."""
 
 import logging
 import os
