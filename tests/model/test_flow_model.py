@@ -8,19 +8,19 @@ import pytest
 import redis.asyncio
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from qlab import FlowError, JobStateError
-from qlab.keys import Keys
 from tests.model.flow_model import FlowJob, FlowModel
 from tests.redis.flow_state import POLICIES, Bench, check_flows
 
 QUEUES = ("a", "b", "c")
 IDS = st.integers(1, 12)  # few, so that a new flow often meets the jobs of an older one
 NODES = st.tuples(
-    st.sampled_from(QUEUES), IDS, st.sampled_from(POLICIES), st.sampled_from([None, None, 3]),
-    st.sampled_from([0, 0, 1000]), st.integers(0, 5),
+    st.sampled_from(QUEUES), IDS, st.sampled_from([*POLICIES, "fail_parent"]),
+    st.sampled_from([None, None, 3]), st.sampled_from([0, 0, 0, 1000]), st.integers(0, 5),
 )  # fmt: skip
+FLOWS = st.lists(NODES, min_size=3, max_size=6, unique_by=lambda node: node[:2])
 MARKS = {"value": "=", "failure": "!"}
 
 
@@ -55,7 +55,14 @@ class FlowMachine(RuleBasedStateMachine):
         names = sorted(name for name, job in self.model.jobs.items() if not states or job.state in states)
         return data.draw(st.sampled_from(names)) if names else None
 
-    @rule(nodes=st.lists(NODES, min_size=2, max_size=5, unique_by=lambda node: node[:2]))
+    @initialize(nodes=FLOWS)
+    def add_one(self, nodes):
+        self.add(nodes)
+
+    @rule(nodes=FLOWS)
+    def add_another(self, nodes):
+        self.add(nodes)
+
     def add(self, nodes):
         """Each node hangs below the one before it that its last number says."""
         jobs, trees = [], []
@@ -96,15 +103,35 @@ class FlowMachine(RuleBasedStateMachine):
           keep=st.sampled_from([True, True, False]), delay=st.sampled_from([0, 1000]))  # fmt: skip
     def settle(self, data, kind, keep, delay):
         if name := self.pick(data, "active"):
-            queue, _, job_id = name.partition(":")
-            claim = self.model.jobs[name].claim
-            self.lost.append((name, claim))
-            if kind in ("completed", "failed"):
-                self.model.finish(name, kind, keep=keep)
-            else:
-                self.model.come_back(name, delay if kind == "retrying" else 0)
-            extra = str(delay) if kind == "retrying" else ":" if keep else ":0"
-            assert self.trip(queue, 0, [(kind, job_id, claim, 1, "1", "", extra)]) == "ok"
+            self.end(name, kind, keep, delay)
+
+    def end(self, name, kind, keep=True, delay=0):
+        queue, _, job_id = name.partition(":")
+        claim = self.model.jobs[name].claim
+        self.lost.append((name, claim))
+        if kind in ("completed", "failed"):
+            self.model.finish(name, kind, keep=keep)
+        else:
+            self.model.come_back(name, delay if kind == "retrying" else 0)
+        extra = str(delay) if kind == "retrying" else ":" if keep else ":0"
+        assert self.trip(queue, 0, [(kind, job_id, claim, 1, "1", "", extra)]) == "ok"
+
+    @rule(data=st.data(), queue=st.sampled_from(QUEUES))
+    def all_of_a_queue_completes(self, data, queue):
+        self.work(data, queue, False)
+
+    @rule(data=st.data(), queue=st.sampled_from(QUEUES))
+    def all_of_a_queue_fails(self, data, queue):
+        self.work(data, queue, True)
+
+    def work(self, data, queue, failed):
+        """All that can run in a queue runs and ends."""
+        self.model.now += 1000
+        self.trip(queue, 36, [])
+        active = sorted(one.name for one in self.model.jobs.values() if one.queue == queue)
+        for name in data.draw(st.permutations(active)):
+            if self.model.jobs[name].state == "active":
+                self.end(name, "failed" if failed else "completed")
 
     @rule(data=st.data(), kind=st.sampled_from(["completed", "failed"]))
     @precondition(lambda self: self.lost)
@@ -158,11 +185,13 @@ class FlowMachine(RuleBasedStateMachine):
                 self.run(self.job(name).retry())
                 self.model.replay(name)
 
-    @rule(data=st.data())
-    def run_again(self, data):
+    @rule(data=st.data(), failed=st.booleans())
+    def run_again(self, data, failed):
+        """A job that has completed runs again, and ends in whatever way."""
         if name := self.pick(data, "completed"):
             self.run(self.job(name).retry("completed"))
             self.model.replay(name)
+            self.work(data, name.partition(":")[0], failed)
 
     @invariant()
     def every_job_is_as_the_model_says(self):
@@ -177,21 +206,27 @@ class FlowMachine(RuleBasedStateMachine):
 
     async def look(self):
         """State, pending children and words of every job that is there."""
-        pipe, names = self.redis.pipeline(), []
-        for queue in QUEUES:
-            keys = Keys(queue, self.prefix)
-            for number in range(1, 13):
-                names.append(f"{queue}:j{number}")
-                pipe.hget(keys.job(f"j{number}"), "state")
-                pipe.smembers(f"{keys['pending']}:j{number}")
-                pipe.hgetall(f"{keys['children']}:j{number}")
-        answers = await pipe.execute()
-        triples = zip(answers[::3], answers[1::3], answers[2::3], strict=True)
-        return {name: triple for name, triple in zip(names, triples, strict=True) if any(triple)}
+        names = [f"{queue}:j{number}" for queue in QUEUES for number in range(1, 13)]
+        found = await self.redis.eval(LOOK, 0, self.prefix, *names)
+        return {
+            name: (state, set(pending), dict(zip(words[::2], words[1::2], strict=True)))
+            for name, (state, pending, words) in zip(names, found, strict=True)
+            if state or pending or words
+        }
 
 
+LOOK = """
+local found = {}
+for n = 2, #ARGV do
+  local queue, id = string.match(ARGV[n], '(.*):(.*)')
+  local base = ARGV[1] .. ':{' .. queue .. '}:'
+  found[#found + 1] = {redis.call('HGET', base .. 'job:' .. id, 'state') or '',
+    redis.call('SMEMBERS', base .. 'pending:' .. id), redis.call('HGETALL', base .. 'children:' .. id)}
+end
+return found
+"""
 READY = ("waiting", "prioritized")
 FlowMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=50, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestFlows = FlowMachine.TestCase
