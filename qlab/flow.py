@@ -53,6 +53,7 @@ class FlowProducer:
         self._settings = (redis, prefix, clock)
         self._max_data = max_data
         self._queues: dict[str, Connection] = {}
+        self._ready: set[str] = set()
         self._is_cluster: bool | None = None
 
     async def add(self, flow: dict[str, Any], *, on_child_failure: str = "fail_parent") -> JobNode:
@@ -119,15 +120,12 @@ class FlowProducer:
         await self.close()
 
     async def _connection(self, queue: str) -> Connection:
+        """The connection of the queue, whose key schema has been checked."""
         if queue not in self._queues:
-            redis, prefix, clock = self._settings
-            connection = Connection(queue, redis, prefix, clock)
-            try:
-                await connection.check()
-            except BaseException:
-                await connection.close()
-                raise
-            self._queues[queue] = connection
+            self._queues[queue] = Connection(queue, *self._settings)
+        if queue not in self._ready:
+            await self._queues[queue].check()
+            self._ready.add(queue)
         return self._queues[queue]
 
     async def _check_slots(self, connections: list[Connection]) -> None:

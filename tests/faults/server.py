@@ -14,7 +14,8 @@ from qlab.embedded.urls import redis_socket_url
 from qlab.embedded.waiting import wait_until_ready
 
 _CONFIGURATION = """\
-port 0
+port {port}
+bind 127.0.0.1
 unixsocket redis.sock
 unixsocketperm 777
 requirepass {password}
@@ -25,9 +26,10 @@ appendfsync {fsync}
 
 
 class Server:
-    """Append-only file on. Everything is deleted by `close`."""
+    """Append-only file on. Everything is deleted by `close`. `more` are further lines of its configuration;
+    `port` is for what insists on one, clients use the socket."""
 
-    def __init__(self, fsync: str = "always") -> None:
+    def __init__(self, fsync: str = "always", port: int = 0, more: str = "") -> None:
         self._run_folder = rundir.create()
         self._account = service_account()
         root, program = valkey._program()
@@ -35,7 +37,9 @@ class Server:
         self._folder = private_folder(Path(self._run_folder.path, "redis"), self._account, passable=True)
         password = secrets.token_hex(16)
         self._configuration = self._folder / "valkey.conf"
-        self._configuration.write_text(_CONFIGURATION.format(password=password, fsync=fsync))
+        self._configuration.write_text(
+            _CONFIGURATION.format(password=password, fsync=fsync, port=port) + more
+        )
         if self._account:
             os.chown(self._configuration, self._account.uid, self._account.gid)
         self.socket = str(self._folder / "redis.sock")

@@ -158,6 +158,33 @@ async def test_a_refused_job_is_the_same_job_later(make, redis: Redis, prefix: s
         assert (job.record.attempts, job.attempts_made) == (3, 1)
 
 
+async def test_each_tenant_has_a_limit_of_its_own_whatever_the_others_do(make, redis, prefix: str) -> None:
+    """The recipe for a limit by group: three tenants on one queue, two workers, one bucket each."""
+    capacity, rate = 2, 5.0
+    bucket = TokenBucket(redis, "mail", capacity=capacity, rate=rate, prefix=prefix)
+    grants: dict[str, list[tuple[float, float]]] = {"a": [], "b": [], "c": []}
+    now = asyncio.get_running_loop().time
+
+    async def handler(job: Job) -> None:
+        before = now()
+        decision = await bucket.take(job.data)
+        if not decision.granted:
+            raise DelayedError(decision.retry_after)
+        grants[job.data].append((before, now()))
+
+    queue = await make.queue("mail")
+    added = await queue.add_bulk([job for tenant in grants for job in jobs(6, tenant, attempts=1)])
+    for _ in range(2):
+        await make.worker("mail", handler, 4)
+    await asyncio.gather(*(job.wait_until_finished(timeout=60) for job in added))
+    for tenant, times in grants.items():
+        assert len(times) == 6, tenant
+        first = min(before for before, _ in times)
+        for number, after in enumerate(sorted(after for _, after in times), 1):
+            # Never earlier than its own bucket allows; a bucket for all three would need 3.2 s for the last.
+            assert after - first >= (number - capacity) / rate - 0.01
+
+
 async def test_at_most_the_rate_for_a_while_b_is_untouched(make, ledger: Ledger, redis, prefix: str) -> None:
     bucket = TokenBucket(redis, "mail", capacity=3, rate=1 / 30, prefix=prefix)
 

@@ -4,12 +4,14 @@ import asyncio
 import signal
 import sys
 from datetime import date
+from pathlib import Path
 
 import pytest
 
 from qlab import Queue
-from qlab.postgres import cursor, outbox
+from qlab.postgres import cursor, outbox, pg_queue, row_cursor
 from qlab.postgres import idempotency as idem
+from qlab.testing import PaymentProvider
 from tests.postgres.conftest import Pool, nothing_left_behind
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -18,17 +20,22 @@ DIE = """
 import asyncio, os, signal, sys
 from datetime import UTC, date, datetime
 import psycopg
+from psycopg.rows import class_row
 from qlab import Queue
-from qlab.postgres import idempotency as idem
+from qlab.postgres import idempotency as idem, pg_queue
 from qlab.postgres.advisory import run_exclusive
 from qlab.postgres.cursor import run_rollup
 from qlab.postgres.relay import Relay
+from qlab.postgres.row_cursor import run_rows
+from qlab.testing import ProviderClient
 left, wait = int(sys.argv[2]), psycopg.AsyncConnection.wait
-async def dying(self, *args, **kwargs):
+def step():
     global left
     left -= 1
     if left < 0:
         os.kill(os.getpid(), signal.SIGKILL)
+async def dying(self, *args, **kwargs):
+    step()
     return await wait(self, *args, **kwargs)
 async def main():
     conn = await psycopg.AsyncConnection.connect(sys.argv[1])
@@ -67,18 +74,55 @@ async def work(conn):
         await conn.execute("INSERT INTO effect VALUES (1)")
     await run_exclusive(conn, "job", task, wait=30)
 """
+CHARGE = """
+async def work(conn):
+    async with ProviderClient("http://provider", uds=sys.argv[3]) as provider:
+        async def effect():
+            step()
+            charge = await provider.charge("o-1", 100, key="charge:o-1")
+            step()
+            return charge.id
+        await idem.run_once(conn, "charge:o-1", effect, lock_seconds=0.05)
+"""
+PG_JOBS = """
+async def work(conn):
+    await pg_queue.recover(conn, "q", max_stalled_count=1000)
+    for job in await pg_queue.take(conn, "q", "w", most=3, lock_duration=0.01):
+        async with conn.transaction():
+            await conn.execute("INSERT INTO effect VALUES (%s)", [job.data])
+            await pg_queue.complete(conn, job)
+"""
+ROWS = """
+from dataclasses import dataclass
+@dataclass
+class Event:
+    xid: str
+    id: int
+READ = "SELECT written_by::text AS xid, id FROM event WHERE (written_by, id) > (%s::text::xid8, %s) " \\
+    "AND written_by < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY written_by, id LIMIT %s"
+async def work(conn):
+    async def read(conn, after, limit):
+        async with conn.cursor(row_factory=class_row(Event)) as found:
+            await found.execute(READ, [after.xid, after.id, limit])
+            return await found.fetchall()
+    async def handle(conn, rows):
+        for row in rows:
+            await conn.execute("INSERT INTO effect VALUES (%s)", [row.id])
+    await run_rows(conn, "r", read, handle, limit=2)
+"""
 
 
-async def kill_at_every_step(dsn: str, work: str) -> int:
+async def kill_at_every_step(dsn: str, work: str, *more: str) -> int:
     """Start the process again and again, killed one round trip later each time, until it ends by itself."""
     for step in range(200):
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", DIE + work + "asyncio.run(main())", dsn, str(step), stderr=-1
+            sys.executable, "-c", DIE + work + "asyncio.run(main())", dsn, str(step), *more, stderr=-1
         )
         _, errors = await child.communicate()
         if child.returncode == 0:
             return step
-        busy = b"KeyBusy" in errors  # the lock of the one before has not run out
+        # The lock of the one before has not run out, or its request is still with the provider.
+        busy = b"KeyBusy" in errors or b"409" in errors
         assert child.returncode == -signal.SIGKILL or busy, errors.decode()
     raise AssertionError("it never ended by itself")
 
@@ -142,4 +186,46 @@ async def test_exclusive(pool: Pool, pg_dsn: str) -> None:
     assert await kill_at_every_step(pg_dsn, EXCLUSIVE) > 3
     # The last one ran to its end; the one killed before COMMIT was answered may have committed too.
     assert await one(pool, "SELECT count(*) BETWEEN 1 AND 2 FROM effect") == (True,)
+    await until_quiet(pool)
+
+
+async def test_idempotent_effect_elsewhere(pool: Pool, pg_dsn: str, tmp_path: Path) -> None:
+    """Ways A and C together: killed anywhere, also around the call, the customer pays once."""
+    provider, socket = PaymentProvider(), tmp_path / "provider"
+    async with provider.serve(uds=str(socket)):
+        assert await kill_at_every_step(pg_dsn, CHARGE, str(socket)) > 5
+    assert len(provider.charges) == 1
+    assert provider.calls > 1  # some were killed after the money had moved
+    assert await idem.claim(pool, "charge:o-1", lock_seconds=1) == idem.Done("charge:o-1", "ch_1")
+    await until_quiet(pool)
+
+
+async def test_jobs_of_the_queue_in_postgresql(pool: Pool, pg_dsn: str) -> None:
+    async with pool.connection() as conn:
+        await pg_queue.install(conn)
+        await conn.execute("CREATE TABLE effect (n int)")
+        for n in range(5):
+            await pg_queue.enqueue(conn, "q", "n", n)
+    assert await kill_at_every_step(pg_dsn, PG_JOBS) > 5
+    async with asyncio.timeout(60):
+        while (await pg_queue.counts(pool, "q"))["completed"] < 5:
+            await kill_at_every_step(pg_dsn, PG_JOBS)
+    assert await one(pool, "SELECT count(*), count(DISTINCT n) FROM effect") == (5, 5)
+    await until_quiet(pool)
+
+
+async def test_rows_read_by_a_cursor(pool: Pool, pg_dsn: str) -> None:
+    async with pool.connection() as conn:
+        await row_cursor.install(conn)
+        await conn.execute("CREATE TABLE effect (n int)")
+        await conn.execute(
+            "CREATE TABLE event (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
+            "written_by xid8 NOT NULL DEFAULT pg_current_xact_id())"
+        )
+        await conn.execute("INSERT INTO event SELECT FROM generate_series(1, 5)")
+    assert await kill_at_every_step(pg_dsn, ROWS) > 5
+    async with asyncio.timeout(60):
+        while await one(pool, "SELECT count(*) FROM effect") != (5,):
+            await kill_at_every_step(pg_dsn, ROWS)
+    assert await one(pool, "SELECT count(DISTINCT n) FROM effect") == (5,)
     await until_quiet(pool)

@@ -24,7 +24,7 @@ class Bench:
     """A producer of flows, queues by name, and one worker that does what the test says."""
 
     def __init__(self, redis, url, prefix, clock=None):
-        self.redis, self.prefix = redis, prefix
+        self.redis, self.url, self.prefix = redis, url, prefix
         self.flows = FlowProducer(url, prefix=prefix, clock=clock)
         self._make = lambda name: Queue(name, url, prefix=prefix, clock=clock)
         self._queues = {}

@@ -34,7 +34,13 @@ def test_the_prefix_comes_from_the_environment(monkeypatch):
     assert Keys("emails", "mine")["waiting"] == "mine:{emails}:waiting"
 
 
-@pytest.mark.parametrize("prefix", ["a{b", "a b", "*"])
+@pytest.mark.parametrize(("prefix", "tag"), [("qlab", "emails"), ("{shop}", "shop"), ("eu-{shop}:2", "shop")])
+def test_a_part_of_the_prefix_in_braces_is_the_hash_tag_of_all_queues(prefix, tag):
+    keys = Keys("emails", prefix)
+    assert (keys["waiting"], keys.hash_tag) == (f"{prefix}:{{emails}}:waiting", tag)
+
+
+@pytest.mark.parametrize("prefix", ["a{b", "a b", "*", "{}", "{a}{b}", "x" * 101])
 def test_a_bad_prefix_is_refused(prefix):
     with pytest.raises(ValueError, match="prefix"):
         Keys("emails", prefix)

@@ -73,8 +73,8 @@ class Theatre:
     def play(self, prefix: Sequence[Move], faults: int, switches: int) -> tuple[Schedule, list[Choice]]:
         """One schedule, and the choices there were."""
         stage = self._stage
-        stage.reset(redis_used=self.plan.setup is not None)
         run = Run(stage, prefix, faults, switches)
+        stage.reset(redis_used=self.plan.setup is not None)
         if self.plan.setup is not None:
             self._plain.run_until_complete(_awaited(self.plan.setup(self._evidence(run))))
         try:

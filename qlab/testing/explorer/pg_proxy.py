@@ -97,6 +97,7 @@ class PgConnection(Connection):
                 self._greeting.append(message.raw)
             if message.kind == b"K":
                 self.pid = int.from_bytes(message.body[:4], "big")
+                self.delivery.upstream.pids.add(self.pid)
             self._greeted = message.kind == b"Z"
         elif self.effect is not None and not self.gone and (result := pg_result(message)):
             self.effect.result = f"{self.effect.result}; {result}".lstrip("; ")

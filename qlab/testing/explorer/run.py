@@ -66,7 +66,7 @@ class Run:
             await self._deliver(name, 0)
         self._current = self._stage.deliveries[0]
         while True:
-            await self._loop.quiesce()
+            await self._stage.quiesce()
             for delivery in self._stage.deliveries:
                 self._note_end(delivery)
             if self._loop.inflight - self._loop.blocked:
@@ -200,8 +200,10 @@ class Run:
             return options[0]
         if self._prefix[at] not in options:
             possible = " ".join("".join(option) for option in options)
+            seed = format_seed(self._prefix, len(self._prefix))
             raise NonDeterministic(
-                f"move {at + 1} should be {''.join(self._prefix[at])!r}, but possible are only {possible}"
+                f"in schedule {seed!r} move {at + 1} cannot be {''.join(self._prefix[at])!r} this time, only "
+                f"{possible}: for the same answers a handler must do the same (no randomness, no real clock)"
             )
         return self._prefix[at]
 

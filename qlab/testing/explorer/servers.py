@@ -33,8 +33,9 @@ CREATE FUNCTION clock.transaction_timestamp() RETURNS timestamptz LANGUAGE sql S
 # always the one who waits last, because `locked` counts nobody who has not waited five times as long.
 _SETTINGS = {"search_path": "public, clock, pg_catalog", "deadlock_timeout": "1"}
 _LOCKED = """
-SELECT DISTINCT pid FROM pg_locks
+SELECT DISTINCT pid, pg_blocking_pids(pid) FROM pg_locks
 WHERE NOT granted AND pid = ANY(%s) AND waitstart < pg_catalog.clock_timestamp() - interval '5 ms'
+    AND pg_blocking_pids(pid) && %s::int[]
 """
 _TABLES = """
 SELECT c.oid::regclass::text AS name, quote_ident(c.relname) AS short,
@@ -54,6 +55,9 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   elseif left >= 0 then redis.call('PEXPIRE', key, left - ARGV[1]) end
 end
 """
+_VACUUM_EVERY = 500
+"""Schedules; each leaves dead rows behind."""
+
 Open = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -63,6 +67,8 @@ class Upstream:
     def __init__(self, lab: FaultLab) -> None:
         self._lab = lab
         self.warm: dict[bytes, list[Any]] = {}
+        self.pids: set[int] = set()
+        """Every back end that an actor ever had."""
         self.redis_used = True
         """Redis may hold keys, so time must pass for them and they must be deleted."""
         self.loaded: set[str] = set()
@@ -104,6 +110,7 @@ class FaultLab:
     def __init__(self, pg_dsn: str | None = None, redis_url: str | None = None) -> None:
         self._given = pg_dsn, redis_url
         self._closing = contextlib.ExitStack()
+        self._resets = 0
         self._known: dict[str, str] = {}
         self.open = False
         self.pg_dsn = ""
@@ -130,6 +137,7 @@ class FaultLab:
         self._closing.callback(run.remove)
         self.folder: Path = run.path
         """For the sockets of the proxies; private to this lab."""
+        self.owns_postgres = server is None
         if server is None:
             process, server = postgres.start(run.path / "postgres")
             self._closing.callback(process.stop)
@@ -174,6 +182,8 @@ class FaultLab:
         ]
         for name, short, columns in self.pg.execute(_TABLES).fetchall():
             if name not in self._known:
+                # its truncating would lock out an actor, at a moment that no schedule decides
+                self.pg.execute(f"ALTER TABLE {name} SET (autovacuum_enabled = false)")
                 self.pg.execute(f"DROP TABLE IF EXISTS beginning.{short}")
                 self.pg.execute(f"CREATE TABLE beginning.{short} AS SELECT {columns} FROM {name}")
                 self._known[name] = ""
@@ -192,6 +202,9 @@ class FaultLab:
     def reset(self, *, with_redis: bool = True) -> None:
         """Back to what was remembered: tables, sequences, the clock; Redis is empty, scripts included."""
         self.pg.execute(self._reset)
+        self._resets += 1
+        if self._resets % _VACUUM_EVERY == 0:
+            self.pg.execute("VACUUM (TRUNCATE false)")
         if not with_redis:
             return
         pipe = self.redis.pipeline(transaction=False)
@@ -206,9 +219,9 @@ class FaultLab:
         if with_redis:
             self.redis.eval(_AGE, 0, step)
 
-    def locked(self, pids: Collection[int]) -> set[int]:
-        """Those of the back ends that wait for a lock."""
-        return {pid for (pid,) in self.pg.execute(_LOCKED, [list(pids)])}
+    def locked(self, pids: Collection[int | None], actors: Collection[int]) -> dict[int, list[int]]:
+        """Those of the back ends that wait for an actor's lock, with the back ends that are before them."""
+        return dict(self.pg.execute(_LOCKED, [list(pids), list(actors)]).fetchall())
 
     def actor_urls(self, folder: Path) -> tuple[str, str]:
         """DSN and URL for an actor whose proxies listen in `folder`."""

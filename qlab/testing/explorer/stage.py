@@ -14,6 +14,7 @@ from typing import Any
 from qlab.testing.explorer.clock import OWNER, SilentWhenDead, VirtualLoop
 from qlab.testing.explorer.errors import Unresponsive
 from qlab.testing.explorer.gate import Delivery
+from qlab.testing.explorer.line import Line
 from qlab.testing.explorer.pg_proxy import PgConnection
 from qlab.testing.explorer.provider_proxy import ProviderConnection, listen_on_loopback
 from qlab.testing.explorer.proxy import Connection
@@ -70,11 +71,11 @@ class Stage:
         self.loop.set_exception_handler(
             lambda loop, context: None
         )  # dead actors leave errors nobody collects
-        self.loop.probe = self._locked
         self._silence = SilentWhenDead()
         for name in _TALKATIVE:
             logging.getLogger(name).addFilter(self._silence)
         self.upstream = Upstream(lab)
+        self.line = Line(lab, self.upstream, self.loop)
         self.deliveries: list[Delivery] = []
         self._kind = provider
         self.provider = PaymentProvider()
@@ -107,6 +108,12 @@ class Stage:
         delivery.run(self.actors[chain].handler, world)
         return delivery
 
+    async def quiesce(self) -> None:
+        """Return when nobody can move by himself."""
+        await self.loop.quiesce()
+        while self.line.let_next_go():
+            await self.loop.quiesce()
+
     def advance(self, seconds: float, frozen: Collection[Delivery]) -> None:
         """Let time pass everywhere."""
         self.loop.advance(seconds, frozen)
@@ -116,8 +123,9 @@ class Stage:
         """End whoever still lives, and wait until the servers have noticed."""
         for delivery in self.deliveries:
             delivery.crash()
+        self.line.let_all_go()
         for _ in range(_ROUNDS):
-            await self.loop.quiesce()
+            await self.quiesce()
             left = [task for delivery in self.deliveries for task in delivery.tasks]
             if not left and not self.loop.inflight:
                 return
@@ -137,10 +145,6 @@ class Stage:
         self.loop.close()
         for folder, _ in self._places.values():
             shutil.rmtree(folder, ignore_errors=True)
-
-    def _locked(self, pending: Collection[Any]) -> Collection[Any]:
-        by_pid = {one.pid: one for one in pending if isinstance(one, PgConnection) and one.pid}
-        return {by_pid[pid] for pid in self.lab.locked(by_pid)} if by_pid else ()
 
     async def _listen(self, name: str) -> tuple[Path, str]:
         """Folder with the sockets of this delivery, and the URL of its provider. They are kept."""
