@@ -1,9 +1,7 @@
 """The network between one worker and Redis, as a cable that can be pulled out and put back.
 
-    async with Cable(lab.servers.redis_url) as cable:
-        await lab.start_worker("charge:worker", "A", QLAB_REDIS_URL=cable.url)
-        cable.cut()                      # every connection breaks, new ones are refused
-        cable.mend()
+Give a worker the address of the cable, `lab.start_worker("charge:worker", "A", QLAB_REDIS_URL=cable.url)`;
+`cable.cut()` breaks every connection and refuses new ones, `cable.mend()` lets them through again.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ def client_of(url: str) -> redis.asyncio.Redis:
     return redis.asyncio.Redis.from_url(url, retry=Retry(NoBackoff(), 0))
 
 
-async def test_commands_get_through_a_whole_cable_not_through_a_cut_one_and_again_when_it_is_mended(redis_url):
+async def test_commands_get_through_a_whole_cable_and_again_through_a_mended_one(redis_url):
     async with Cable(redis_url) as cable, client_of(cable.url) as client:
         assert await client.echo("xin chào") == "xin chào".encode()
         cable.cut()
