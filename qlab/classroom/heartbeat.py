@@ -35,6 +35,10 @@ class Gap(NamedTuple):
         return self.longest > self.took / 2
 
 
+def _nothing() -> None:
+    """The first call of a new process: it imports this module."""
+
+
 def _sleep() -> None:
     time.sleep(0.2)
 
@@ -66,7 +70,7 @@ async def longest_gaps() -> dict[str, dict[str, Gap]]:
     """Run each of WORKS on the "loop", in a "thread" and in a "process" while this loop's heart beats."""
     loop = asyncio.get_running_loop()
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        started = loop.run_in_executor(pool, int)
+        started = loop.run_in_executor(pool, _nothing)
         gaps = {
             name: {
                 "loop": await _measure(partial(_on_loop, work)),
