@@ -57,6 +57,7 @@ class FaultBench(widgets.VBox):
             self.stage,
         ])  # fmt: skip
         self.add_class("ql-card").add_class("ql-fault-bench")
+        self.layout.max_width = "1000px"  # a schedule needs more room than other cards
         self._place_effects()
         self._draw()
 
@@ -115,7 +116,7 @@ class FaultBench(widgets.VBox):
         shown = FaultSchedule(schedule, title, names=self.names)
         self.stage.children = [shown]
         verdict = text("fault.bench.right" if right else "fault.bench.wrong", **words)
-        self._say(verdict, shown.ending, self._score())
+        self._say(verdict, self._score())
         self.guess = ""
         self._draw()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from qlab.classroom.fault_story import resumes, store_name
-from qlab.classroom.fault_words import Names, effect_name, fault_name
+from qlab.classroom.fault_words import Names, answer_name, effect_name, fault_name
 from qlab.classroom.texts import load, text
 from qlab.classroom.timeline_text import text_width, title_width
 from qlab.testing.explorer.report import QUEUE, Schedule, Step
@@ -98,7 +98,7 @@ def _column(schedule: Schedule, number: int, names: Names) -> Column:
         label = text("fault.resumed", effect=label)
     before = {s.result for s in schedule.steps[:number] if s.store == "provider"}
     answer = step.result if step.fault not in "<~" else ""
-    return Column(step, label, answer, wait, new=not answer.isdigit() and answer not in before)
+    return Column(step, label, answer_name(answer), wait, new=not answer.isdigit() and answer not in before)
 
 
 def _needed(column: Column) -> float:

@@ -41,7 +41,7 @@ class FaultSchedule(widgets.VBox):
         self.steps = step_sentences(schedule, self.names)
         self.ending = outcome_sentence(schedule.outcome)
         last = len(self.steps)
-        wide = widgets.Layout(width="min(480px, 90%)")
+        wide = widgets.Layout(width="min(380px, 90%)")
         self.slider = widgets.IntSlider(last, 1, last, description=text("fault.step"), layout=wide)
         self.slider.observe(lambda _: self._draw(), "value")
         self.buttons = [

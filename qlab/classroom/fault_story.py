@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qlab.classroom.fault_words import Names, effect_name, fault_key, outcome_name
+from qlab.classroom.fault_words import Names, answer_name, effect_name, fault_key, outcome_name
 from qlab.classroom.texts import load, text
 from qlab.testing.explorer.report import QUEUE, Schedule, Step
 
@@ -54,7 +54,7 @@ def _sentence(schedule: Schedule, number: int, step: Step, names: Names) -> str:
         who=step.name,
         effect=effect_name(step.effect, names),
         store=store_name(step.store),
-        answer=text("fault.answer", result=step.result) if step.result else "",
+        answer=text("fault.answer", result=answer_name(step.result)) if step.result else "",
     )
     return text("fault.resumes", who=step.name, then=said) if resumes(schedule, number) else said
 

@@ -43,4 +43,9 @@ def effect_name(effect: str, names: Names) -> str:
     return names.get(effect) or str(load("fault")["verbs"].get(verb, effect))
 
 
+def answer_name(result: str) -> str:
+    """What a server answered: its own words ("INSERT 0 1", "nil"), else what the texts call them."""
+    return str(load("fault")["answers"].get(result, result))
+
+
 _KEYS = {"<": "before", ">": "after", "~": "stall", "!": "error", "?": "reply_lost", ".": "none"}

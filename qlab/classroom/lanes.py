@@ -70,7 +70,8 @@ class Lanes:
             for span in (thing for thing in mine if isinstance(thing, Span)):
                 fields = {"start": _seconds(span.start), "end": _seconds(span.end), "word": span.word}
                 said.append(text("lanes.span", lane=name, **fields))
-            if times := ", ".join(_seconds(thing.at) for thing in mine if isinstance(thing, Dot)):
+            dots = [thing for thing in mine if isinstance(thing, Dot)]
+            if times := "; ".join(f"{_seconds(dot.at)} {dot.word}".strip() for dot in dots):
                 said.append(text("lanes.dots", lane=name, times=times))
         return said
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,10 +26,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from qlab.classroom import notebook
 from qlab.classroom.texts import text
-
-logging.getLogger("matplotlib").setLevel(
-    logging.ERROR
-)  # a new home builds a cache of fonts, which is no news
 
 INK, PAPER, GRID = "#1a1a1a", "#fdfdfb", "#d9d9d4"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#AA3377", "#555555")

@@ -166,6 +166,10 @@ class Recording:
             raise self._not_seen(kind, lane, 0)
         return found[nth - 1]
 
+    def starts(self) -> list[tuple[float, str]]:
+        """When a handler started (seconds from the beginning of the recording) and on which lane."""
+        return [(event.at, event.lane) for event in self.events if event.kind == "taken"]
+
     async def seen(self, kind: str, lane: str | None = None, *, times: int = 1, within: float = 15.0) -> None:
         """Wait until such an event has been seen ``times`` times.  LabError after ``within`` seconds."""
         try:

@@ -14,23 +14,27 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import psycopg
 
-from qlab.classroom import plots
 from qlab.classroom.texts import text
 from qlab.queue import Queue
+
+if TYPE_CHECKING:
+    from qlab.classroom import plots
 
 ORDER = {"item": "book", "quantity": 2}
 POLL = 0.02
 """Seconds between two looks at the database and at the queue."""
 
-# Everybody's connections but our own; processes of the server itself are no clients.
-_CONNECTIONS = (
-    "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
-)
+# Connections in use but our own: logging in, or working. One that its client has just closed shows as idle
+# for the moment that its process needs to go.
+_CONNECTIONS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND state IS DISTINCT FROM 'idle'
+"""
 
 
 @dataclass(frozen=True)
@@ -79,11 +83,21 @@ class Spike:
         self.times: list[float] = []
         self.connections: list[int] = []
         self.depth: list[int] = []
-        self.answers: list[Answer] = []
+        self._answers: list[Answer] = []
+        self._answered = 0
+
+    @property
+    def answers(self) -> list[Answer]:
+        """What the requests got; to be set when the last one was answered."""
+        return self._answers
+
+    @answers.setter
+    def answers(self, answers: list[Answer]) -> None:
+        self._answers, self._answered = answers, len(self.depth)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Requests by how they were answered, and the most connections seen at one moment."""
+        """Requests by how they were answered, and the most connections in use at one moment."""
         accepted = sum(200 <= answer.status < 300 for answer in self.answers)
         return {
             "requests": len(self.answers),
@@ -93,9 +107,8 @@ class Spike:
         }
 
     def draining(self) -> list[int]:
-        """The depths from the deepest one on."""
-        deepest = self.depth.index(max(self.depth))
-        return self.depth[deepest:]
+        """The depths from the moment on at which the last request was answered."""
+        return self.depth[self._answered :]
 
     def __repr__(self) -> str:
         return f"Spike({self.counts})"
@@ -140,12 +153,24 @@ async def until_empty(queue: Queue, within: float = 60.0) -> None:
 
 def picture(title: str, runs: Mapping[str, Spike], *, ceiling: int) -> plots.Plot:
     """Connections in use and jobs that wait, over time; ``ceiling`` is how many the database allows."""
+    from qlab.classroom import plots  # Matplotlib takes a while to load
+
     connections = plots.Panel(
         text("spike.connections"),
-        {name: (run.times, run.connections) for name, run in runs.items()},
+        {name: _most(run.times, run.connections) for name, run in runs.items()},
         limit=ceiling,
         limit_name=text("spike.ceiling"),
         steps=True,
     )
-    depth = plots.Panel(text("spike.depth"), {name: (run.times, run.depth) for name, run in runs.items()})
+    depths = {name: (run.times, run.depth) for name, run in runs.items() if any(run.depth)}
+    depth = plots.Panel(text("spike.depth"), depths)
     return plots.curves(title, [connections, depth], x=text("spike.seconds"))
+
+
+def _most(times: list[float], values: list[int]) -> plots.Series:
+    """The most in each tenth of a second: between two jobs a connection is idle for a moment."""
+    most: dict[int, int] = {}
+    for at, value in zip(times, values, strict=True):
+        tenth = int(at * 10)
+        most[tenth] = max(most.get(tenth, 0), value)
+    return [*(tenth / 10 for tenth in most), times[-1]], [*most.values(), values[-1]]

@@ -23,7 +23,7 @@ def test_a_crash_in_words() -> None:
         "A làm «SELECT processed_job» ở PostgreSQL, hồi âm SELECT 0.",
         "Ở cổng thanh toán, «trừ tiền» đã xong, hồi âm ch_1, nhưng A chết trước khi thấy hồi âm.",
         "A đã chết: không còn ai gia hạn khoá, cũng không ai xác nhận.",
-        "Không thấy A xác nhận. 35 giây sau khoá của A hết hạn, việc được giao lại: A' nhận.",
+        "Không thấy A xác nhận: 35 giây sau, hạn giữ việc hết, việc được giao lại và A' nhận.",
         "A' làm «SELECT processed_job» ở PostgreSQL, hồi âm SELECT 0.",
         "A' làm «trừ tiền» ở cổng thanh toán, hồi âm ch_2.",
         "A' làm «INSERT processed_job» ở PostgreSQL, hồi âm INSERT 0 1.",

@@ -18,7 +18,7 @@ def test_each_span_and_the_dots_of_a_lane_are_told() -> None:
     assert Lanes("Ai chờ ai", THINGS).sentences() == [
         "relay 1: từ 0 tới 1,25 giây, giữ 1–5.",
         "relay 2: từ 0,1 tới 1,25 giây, chờ.",
-        "A & B: bắt đầu ở giây thứ 0,5, 2.",
+        "A & B: bắt đầu ở giây thứ 0,5 việc 1; 2.",
     ]
 
 

@@ -1,5 +1,8 @@
 """Plots: what their text says is what was drawn, and the picture carries its words."""
 
+import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -80,3 +83,13 @@ def test_what_cannot_be_drawn_is_refused_in_one_sentence(draw):
 
 def test_series_differ_in_more_than_colour():
     assert len(set(plots.COLOURS)) == len(set(map(str, plots.DASHES))) == len(set(plots.HATCHES)) == 5
+
+
+def test_a_new_home_hears_nothing_of_the_cache_of_fonts(tmp_path):
+    code = (
+        "import qlab.classroom, logging; log = logging.getLogger('matplotlib.font_manager');"
+        "log.warning('building'); import qlab.classroom.plots"
+    )
+    home = {**os.environ, "HOME": str(tmp_path), "MPLCONFIGDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=home, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
