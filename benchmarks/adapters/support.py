@@ -75,13 +75,15 @@ async def round_trips(n, once, warm=5):
 
 
 def main() -> None:
-    """support.py ADAPTER versions | enqueue N BULK KIND | worker CONCURRENCY | latency N"""
+    """support.py ADAPTER versions | setup | enqueue N BULK KIND | worker CONCURRENCY | latency N"""
     name, command, *words = sys.argv[1:]
     adapter = importlib.import_module(name)
     if command == "worker":
         adapter.worker(int(words[0]))
         return
-    if command == "versions":
+    if command == "setup":
+        answer = adapter.setup()
+    elif command == "versions":
         answer = {one: importlib.metadata.version(one) for one in adapter.PACKAGES}
     elif command == "enqueue":
         answer = adapter.enqueue(int(words[0]), words[1] == "bulk", words[2])
