@@ -227,6 +227,6 @@ return found
 """
 READY = ("waiting", "prioritized")
 FlowMachine.TestCase.settings = settings(
-    max_examples=50, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=30, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestFlows = FlowMachine.TestCase
