@@ -15,9 +15,10 @@ from benchmarks import postgres
 from benchmarks.depth import cost
 from benchmarks.measure import Bench
 from benchmarks.peers import BULLMQ, PEERS, QLAB, Peer, PeerError
-from benchmarks.report import markdown, ratios
+from benchmarks.report import markdown, ratios, with_tables
 from qlab.embedded import ServerError
 
+DOCS = Path(__file__).parents[1] / "docs" / "performance.md"
 LEVELS = (("waiting", 1_000), ("waiting", 100_000), ("waiting", 1_000_000),
           ("delayed", 100_000), ("completed", 100_000))  # fmt: skip
 
@@ -35,6 +36,11 @@ def options(arguments: list[str] | None) -> argparse.Namespace:
         "--sections", default="postgres,explorer", help="what else to measure; '' for nothing"
     )
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results.json")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="measure nothing: put the tables of --out into docs/performance.md",
+    )
     given = parser.parse_args(arguments)
     if unknown := set(given.peers.split(",")) - set(PEERS):
         parser.error(f"unknown peer {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}")
@@ -116,6 +122,11 @@ def section(name: str, given: argparse.Namespace, result: dict[str, Any]) -> dic
 def main(arguments: list[str] | None = None) -> int:
     """Measure and report; exit status 1 when qlab itself could not be measured."""
     given = options(arguments)
+    if given.report:
+        tables = markdown(json.loads(given.out.read_text()))
+        DOCS.write_text(with_tables(DOCS.read_text(encoding="utf-8"), tables), encoding="utf-8")
+        print(tables)
+        return 0
     try:
         bench = Bench()
     except ServerError as error:

@@ -102,3 +102,11 @@ def markdown(result: dict[str, Any]) -> str:
         lines += ["", explorer.get("markdown", json.dumps(explorer))]
     lines += ["", *(f"- {error}" for error in result["errors"])] if result["errors"] else []
     return "\n".join(lines)
+
+
+def with_tables(text: str, tables: str) -> str:
+    """A document with the tables between its two marks, whatever was there before."""
+    begin, end = "<!-- tables: python -m benchmarks --report -->\n", "<!-- end of tables -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{tables}\n\n{end}{after}"

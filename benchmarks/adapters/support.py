@@ -61,10 +61,10 @@ async def together(n, make, width=50):
 
 
 async def round_trips(n, once, warm=5):
-    """The milliseconds of each of n awaited `once(i)`, after a warm-up; at most 15 s."""
+    """The milliseconds of each of n awaited `once(i)`, after a warm-up; at most 8 s."""
     for i in range(warm):
         await once(i)
-    end, times = time.monotonic() + 15, []
+    end, times = time.monotonic() + 8, []
     for i in range(n):
         begin = time.perf_counter()
         await once(i)

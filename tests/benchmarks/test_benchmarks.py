@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.__main__ import main, options, section
+from benchmarks.__main__ import DOCS, main, options, section
 from benchmarks.measure import Bench
 from benchmarks.peers import PG_PEERS, QLAB, Peer, PeerError
 from benchmarks.postgres import PgBench
-from benchmarks.report import ratios
+from benchmarks.report import ratios, with_tables
 
 PG_QUEUE = PG_PEERS[0]
 pytestmark = pytest.mark.timeout(300)
@@ -78,6 +78,16 @@ def test_above_one_always_means_that_qlab_is_better():
         "drain_vs_bullmq_node": 2.0, "drain_vs_best_python": 10.0, "enqueue_vs_bullmq_node": 1.5,
         "bulk_vs_bullmq_node": 3.0, "latency_vs_bullmq_node": 2.5,
     }  # fmt: skip
+
+
+def test_a_report_replaces_the_tables_and_nothing_else():
+    text = "# A\n<!-- tables: python -m benchmarks --report -->\nold\n<!-- end of tables -->\n## B\n"
+    assert DOCS.read_text(encoding="utf-8").count("<!-- tables: python -m benchmarks --report -->\n") == 1
+    once = with_tables(text, "| new |")
+    assert once.startswith("# A\n")
+    assert once.endswith("<!-- end of tables -->\n## B\n")
+    assert ("| new |" in once, "old" in once) == (True, False)
+    assert with_tables(once, "| new |") == once
 
 
 def test_an_unknown_peer_is_named(capsys):

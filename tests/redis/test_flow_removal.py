@@ -4,6 +4,7 @@ import pytest
 
 from qlab import JobGone, JobStateError
 from tests.redis.flow_state import child, parent
+from tests.redis.queue_state import read_events
 
 
 def three_levels():
@@ -14,7 +15,7 @@ def three_levels():
 TREE = ["report:top", "middle:m", "thumb:c1", "thumb:c2", "thumb:c3"]
 
 
-async def test_removing_a_parent_removes_all_below_it(bench):
+async def test_removing_a_parent_removes_all_below_it(bench, redis):
     node = await bench.flows.add(three_levels())
     await bench.run("thumb:c1")
     await bench.fail("thumb:c2")  # in another state each: completed, failed, waiting, and parents that failed
@@ -24,6 +25,8 @@ async def test_removing_a_parent_removes_all_below_it(bench):
     await node.job.remove()
     assert set((await bench.states(*TREE)).values()) == {"gone"}
     assert await bench.redis.keys(f"{bench.prefix}:*children:*") == []
+    removed = [one["job"] for one in await read_events(redis, bench.queue("thumb").keys, "removed")]
+    assert sorted(removed) == ["c1", "c2", "c3"]
     with pytest.raises(JobGone):
         await node.job.remove()
 
