@@ -1,7 +1,8 @@
 """When does a schedule tick? Pure functions of a pattern, a zone and a moment.
 
 Cron arithmetic is cronsim's, which follows Debian's cron (manual page cron(8), "daylight saving"): a time
-that a clock change skips runs at once after the gap; a time that comes twice runs the first time only.
+that a clock change skips runs at once after the gap; a time that comes twice runs the first time only. A
+pattern for every hour (`0 * * * *`) ticks in both of them.
 """
 
 from __future__ import annotations

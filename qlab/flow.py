@@ -61,6 +61,7 @@ class FlowProducer:
 
         A node is a dict: `name` and `queue`, and if you like `data`, `options` (a dict of the options of
         Queue.add), `children` (a list of nodes) and `on_failure`. At most 1,000 nodes, as deep as you like.
+        A queue exists by being named, as for Queue; a name that is missing or impossible is refused.
         A node with children is in the state waiting-children until they have ended; then its delay begins
         and its priority counts.
 

@@ -67,6 +67,7 @@ class Pump:
         self.taking = True
         self.healthy = False
         self._running = 0
+        self._alone = False
         self._ended: list[Settlement] = []
         self._trip: _Trip | None = None
         self._number = 0
@@ -146,8 +147,7 @@ class Pump:
             self._limiter = None
         if self._trip is None:
             self._number += 1
-            want = min(self._concurrency - self._running, MOST) if self.taking else 0
-            self._trip = _Trip(self._number, self._ended[:MOST], want)
+            self._trip = _Trip(self._number, self._ended[:MOST], min(self._room(), MOST))
             self._ended, self._look = self._ended[MOST:], False
         trip = self._trip
         due, outcomes, taken, tick = await self._connection.call(
@@ -162,7 +162,7 @@ class Pump:
         self._settled(zip(trip.settlements, outcomes.split(), strict=True))
         taken = json.loads(taken) or []  # an empty list is {} in Lua
         self._accept(taken)
-        if len(taken) == trip.want and self._has_room():
+        if len(taken) == trip.want and self._room():
             self._look = True  # it took all that it asked for, so there may be more
         self._set_timers(due, tick)
         return len(taken)
@@ -185,8 +185,12 @@ class Pump:
             job = Job(JobRecord.from_hash(job_id, stored), self._connection, holder=self._holder)
             self.held[job_id, job.claim] = job
             jobs.append(job)
+            self._alone = "alone" in stored  # such a job comes by itself
         self._running += len(jobs)
-        self.inbox.put(jobs)
+        if jobs and self._alone and self._running > 1:
+            self.ended(jobs[0], put_back(jobs[0]))
+        else:
+            self.inbox.put(jobs)
 
     def _set_timers(self, due: int, tick: int) -> None:
         for timer in self._timers:
@@ -195,12 +199,15 @@ class Pump:
         alarms = [(due, self.look), (tick, self.tick_due.set)]
         self._timers = [later((ms + 1) / 1000, action) for ms, action in alarms if ms >= 0]
 
-    def _has_room(self) -> bool:
-        return self.taking and self._running < self._concurrency
+    def _room(self) -> int:
+        """Free slots: none while a job runs that must be alone, or until the others have ended for it."""
+        if not self.taking or (self._alone and self._running):
+            return 0
+        return self._concurrency - self._running
 
     async def _wait(self) -> None:
         """Sleep until a job has ended, a token came, or a delayed job is due."""
-        if self._has_room() and (self._watching is None or self._watching.done()):
+        if self._room() and (self._watching is None or self._watching.done()):
             self._watching = asyncio.create_task(self._watch(), name="qlab-wake")
         await self._kick.wait()
         self._kick.clear()

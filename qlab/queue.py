@@ -258,9 +258,7 @@ class Queue:
             raise QueueBusy(
                 f"queue {self.name!r} has {active} active jobs; close its workers first (it is paused now)"
             )
-        for state in sorted(
-            STATES, key="waiting-children".__ne__
-        ):  # no child releases a parent that goes too
+        for state in ("waiting-children", *STATES):  # parents first, so that no child releases one of them
             if state != "active":
                 await self.clean(state)
         await self.connection.delete_all()

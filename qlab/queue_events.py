@@ -27,8 +27,8 @@ class Event:
 
 
 class QueueEvents:
-    """`async for event in events`: added, active, completed, failed, retrying, delayed, waiting, stalled,
-    progress, removed and lock-lost, in order, each once.
+    """`async for event in events`: added, active, completed, failed, retrying, delayed, waiting,
+    waiting-children, stalled, progress, removed and lock-lost, in order, each once.
 
     Begins after what has happened so far; `since` is an event id to begin after ("0" for all that is kept:
     the latest 10,000 or so). The stream carries no payloads: read the job for those. While Redis is away

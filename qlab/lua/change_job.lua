@@ -37,7 +37,7 @@ elseif verb == 'retry' or verb == 'rerun' then
   -- A replay starts from nothing; what happened before stays readable until the job ends again.
   redis.call('HINCRBY', key, 'replays', 1)
   redis.call('HSET', key, 'attempts_made', 0, 'stalled_counter', 0)
-  redis.call('HDEL', key, 'finished_at', 'return_value', 'progress')
+  redis.call('HDEL', key, 'finished_at', 'return_value', 'progress', 'alone')
   if waits then
     wait_again(id, at)
   else

@@ -20,8 +20,10 @@ end
 -- Count jobs that were lent; when the window is used up, the queue is shut until it ends.
 local function spend(count, at)
   local most, used, start, length = window(at)
-  if not most or count == 0 then return end
-  redis.call('HSET', meta, 'window_start', string.format('%d', start), 'window_count', used + count)
-  gate_read = nil
+  if not most then return end
+  if count > 0 then
+    redis.call('HSET', meta, 'window_start', string.format('%d', start), 'window_count', used + count)
+    gate_read = nil
+  end
   if used + count >= most then shut_until(start + length) end
 end

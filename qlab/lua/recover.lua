@@ -4,7 +4,8 @@
 -- ARGV now max_stalled
 -- Returns for each job {id, 1 if it failed}.
 -- Invariant: one pass, so a job is given out again at the latest one check after its lease ran out; at most
--- 1,000 jobs in one call. Stalls are counted apart from attempts.
+-- 1,000 jobs in one call. Stalls are counted apart from attempts. A job that one more stall would fail runs alone
+-- from now on: who dies with it cannot fail it for what a neighbour did.
 
 local STALLED = 'job stalled more than allowable limit'
 local at, found = now_ms(now), {}
@@ -32,13 +33,15 @@ for _, one in ipairs(expired) do
   local old = redis.call('HMGET', job .. id, 'worker', 'claim', 'keep_failed', 'parent', 'on_failure')
   redis.call('ZREM', active, id)
   emit('stalled', id, at, 'worker', old[1], 'claim', old[2])
-  local too_often = redis.call('HINCRBY', job .. id, 'stalled_counter', 1) > tonumber(max_stalled)
+  local stalls = redis.call('HINCRBY', job .. id, 'stalled_counter', 1)
+  local too_often = stalls > tonumber(max_stalled)
   if too_often then
     redis.call('HSET', job .. id, 'state', 'failed', 'token', '', 'finished_at', at, 'failed_reason', STALLED)
     emit('failed', id, at)
     tell_parent(id, old[4], 'failed', STALLED, old[5])
     finish(failed, id, at, old[3] or ':')
   else
+    if stalls == tonumber(max_stalled) then redis.call('HSET', job .. id, 'alone', 1) end
     come_back(id, at)
   end
   found[#found + 1] = {id, too_often and 1 or 0}

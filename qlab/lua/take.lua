@@ -2,7 +2,8 @@
 -- NEEDS line_up
 -- KEYS active
 -- Invariant: a job is in active exactly while its hash has a token; claims of one job only rise. Jobs without a
--- priority come first, then the lowest number. The caller lends nothing while the queue is paused or limited.
+-- priority come first, then the lowest number. The caller lends nothing while the queue is paused or limited. A
+-- job that must run alone (see recover) is the only one of its trip.
 -- Returns for each job {id, claim, its hash as it was before}.
 
 local function next_ids(want)
@@ -23,10 +24,19 @@ local function read_job(id)
   return stored
 end
 
+local function give_back(ids, first)
+  for n = #ids, first, -1 do
+    local birth, priority = unpack(redis.call('HMGET', job .. ids[n], 'birth', 'priority'))
+    if birth then line_up(ids[n], priority, true) end
+  end
+end
+
 local function take(want, at, lock, token, worker)
   local taken, leases = {}, {}
-  for _, id in ipairs(next_ids(want)) do
+  local ids = next_ids(want)
+  for n, id in ipairs(ids) do
     local stored = read_job(id)
+    if stored.alone and #taken > 0 then give_back(ids, n) break end
     if stored.birth then
       local claim = tostring((stored.claim or 0) + 1)
       redis.call('HSET', job .. id, 'state', 'active', 'token', token, 'claim', claim, 'worker', worker,
@@ -36,6 +46,7 @@ local function take(want, at, lock, token, worker)
       leases[#leases + 1] = id
       taken[#taken + 1] = {id, claim, stored}
     end
+    if stored.alone then give_back(ids, n + 1) break end
   end
   if #taken > 0 then redis.call('ZADD', active, unpack(leases)) end
   return taken

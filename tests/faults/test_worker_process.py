@@ -114,6 +114,22 @@ async def test_a_job_that_kills_every_process_ends_failed(queue, start_process):
     assert ((await job.refresh()).claim, job.stalled_counter) == (2, 2)
 
 
+async def test_a_job_that_kills_its_process_does_not_take_its_neighbours_down(queue, start_process, redis):
+    """The poison is taken with 9 others, twice at most, and with the limit of one stall only it fails."""
+    jobs = await queue.add_bulk([("a", ["die", 0] if n == 4 else ["sleep", 0.2]) for n in range(30)])
+    names, processes = iter(range(100)), []
+    while sum((await queue.get_job_counts("completed", "failed")).values()) < len(jobs):
+        if not processes or processes[-1].process.poll() is not None:
+            processes.append(start_process(f"p{next(names)}", concurrency=10))
+        await asyncio.sleep(0.05)
+    assert len(processes) <= 3
+    states = [(await job.refresh()).state for job in jobs]
+    assert states == ["failed" if n == 4 else "completed" for n in range(30)]
+    assert jobs[4].failed_reason == "job stalled more than allowable limit"
+    assert [one["job"] for one in await read_events(redis, queue.keys, "failed")] == [jobs[4].id]
+    assert max(job.stalled_counter for job in jobs if job is not jobs[4]) == 1
+
+
 async def test_h20_a_terminated_process_finishes_its_job_first(queue, ledger, start_process):
     a = start_process("A")
     job = await queue.add("a", ["sleep", 1.5])

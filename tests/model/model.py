@@ -15,6 +15,17 @@ class ModelJob:
     holder: str | None = None
     deadline: int = 0
     due: int = 0
+    alone: bool = False
+
+
+@dataclass
+class ModelSchedule:
+    every: int
+    missed: str
+    limit: int
+    anchor: int
+    next: int
+    count: int = 0
 
 
 @dataclass
@@ -32,6 +43,9 @@ class Model:
     finished: dict[str, list[str]] = field(default_factory=lambda: {"completed": [], "failed": []})
     paused: bool = False
     limited_until: int = 0
+    limiter: tuple[int, int] | None = None
+    window: tuple[int, int] = (0, 0)
+    schedules: dict[str, ModelSchedule] = field(default_factory=dict)
 
     def add(self, job_id: str, delay: int, priority: int | None, attempts: int) -> None:
         self.jobs[job_id] = ModelJob(job_id, priority, attempts)
@@ -48,9 +62,10 @@ class Model:
 
     def take(self, worker: str, want: int) -> list[str]:
         self.promote_due()
-        if self.paused or self.limited_until > self.now:
+        if self.paused or self.limited_until > self.now or not want:
             return []
-        taken = (self.waiting + self.prioritized)[:want]
+        taken = self._next(min(want, self._allowed()))
+        self._spend(len(taken))
         for job_id in taken:
             (self.waiting if job_id in self.waiting else self.prioritized).remove(job_id)
             job = self.jobs[job_id]
@@ -93,6 +108,7 @@ class Model:
             if job.stalled > self.max_stalled:
                 self._finish(job_id, "failed")
             else:
+                job.alone = job.stalled == self.max_stalled
                 self._line_up(job_id, head=True)
         return expired
 
@@ -104,7 +120,7 @@ class Model:
     def replay(self, job_id: str) -> None:
         self._take_out(job_id)
         job = self.jobs[job_id]
-        job.attempts_made = job.stalled = 0
+        job.attempts_made, job.stalled, job.alone = 0, 0, False
         self._line_up(job_id, head=False)
 
     def change_delay(self, job_id: str, delay: int) -> None:
@@ -114,6 +130,57 @@ class Model:
     def promote(self, job_id: str) -> None:
         self._take_out(job_id)
         self._line_up(job_id, head=False)
+
+    def set_limit(self, limiter: tuple[int, int] | None) -> None:
+        self.limiter = limiter
+        if limiter is None:
+            self.window, self.limited_until = (0, 0), 0
+
+    def upsert(self, name: str, every: int, missed: str, limit: int) -> None:
+        old = self.schedules.get(name)
+        if old is None or (old.every, old.missed, old.limit) != (every, missed, limit):
+            self.schedules[name] = ModelSchedule(every, missed, limit, self.now, self.now + every)
+
+    def tick(self) -> int:
+        """Every schedule that is due adds its jobs and moves on; how many were due."""
+        due = sorted((one.next, name) for name, one in self.schedules.items() if one.next <= self.now)
+        for _, name in due:
+            schedule = self.schedules[name]
+            ticks = list(range(schedule.next, self.now + 1, schedule.every))
+            schedule.next = ticks[-1] + schedule.every
+            for tick in self._to_run(schedule, ticks):
+                schedule.count += 1
+                if f"repeat-{name}-{tick}" not in self.jobs:
+                    self.add(f"repeat-{name}-{tick}", 0, None, 1)
+        return len(due)
+
+    def _to_run(self, schedule: ModelSchedule, ticks: list[int]) -> list[int]:
+        on_time = len(ticks) == 1 and self.now - ticks[0] <= min(60_000, schedule.every // 2)
+        if schedule.missed == "skip":
+            return ticks if on_time else []
+        return ticks[-schedule.limit :]
+
+    def _next(self, want: int) -> list[str]:
+        """The next jobs in line; one that must be alone is the only one."""
+        line = (self.waiting + self.prioritized)[:want]
+        lonely = next((n for n, one in enumerate(line) if self.jobs[one].alone), None)
+        return line if lonely is None else line[: max(lonely, 1)]
+
+    def _allowed(self) -> int:
+        if self.limiter is None:
+            return 10**9
+        start, used = self.window
+        if self.now >= start + self.limiter[1]:
+            self.window = (self.now, 0)
+            return self.limiter[0]
+        return max(0, self.limiter[0] - used)
+
+    def _spend(self, count: int) -> None:
+        if self.limiter is not None:
+            start, used = self.window
+            self.window = (start, used + count)
+            if used + count >= self.limiter[0]:
+                self.limited_until = max(self.limited_until, start + self.limiter[1])
 
     def in_state(self, state: str) -> list[str]:
         return [job.id for job in self.jobs.values() if job.state == state]

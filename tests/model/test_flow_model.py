@@ -8,7 +8,7 @@ import pytest
 import redis.asyncio
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from qlab import FlowError, JobStateError
 from tests.model.flow_model import FlowJob, FlowModel
@@ -17,9 +17,10 @@ from tests.redis.flow_state import POLICIES, Bench, check_flows
 QUEUES = ("a", "b", "c")
 IDS = st.integers(1, 12)  # few, so that a new flow often meets the jobs of an older one
 NODES = st.tuples(
-    st.sampled_from(QUEUES), IDS, st.sampled_from(POLICIES), st.sampled_from([None, None, 3]),
-    st.sampled_from([0, 0, 0, 1000]), st.integers(0, 5),
+    st.sampled_from(QUEUES), IDS, st.sampled_from([*POLICIES, "fail_parent"]),
+    st.sampled_from([None, None, 3]), st.sampled_from([0, 0, 0, 1000]), st.integers(0, 5),
 )  # fmt: skip
+FLOWS = st.lists(NODES, min_size=3, max_size=6, unique_by=lambda node: node[:2])
 MARKS = {"value": "=", "failure": "!"}
 
 
@@ -54,7 +55,14 @@ class FlowMachine(RuleBasedStateMachine):
         names = sorted(name for name, job in self.model.jobs.items() if not states or job.state in states)
         return data.draw(st.sampled_from(names)) if names else None
 
-    @rule(nodes=st.lists(NODES, min_size=2, max_size=5, unique_by=lambda node: node[:2]))
+    @initialize(nodes=FLOWS)
+    def add_one(self, nodes):
+        self.add(nodes)
+
+    @rule(nodes=FLOWS)
+    def add_another(self, nodes):
+        self.add(nodes)
+
     def add(self, nodes):
         """Each node hangs below the one before it that its last number says."""
         jobs, trees = [], []
@@ -108,10 +116,18 @@ class FlowMachine(RuleBasedStateMachine):
         extra = str(delay) if kind == "retrying" else ":" if keep else ":0"
         assert self.trip(queue, 0, [(kind, job_id, claim, 1, "1", "", extra)]) == "ok"
 
-    @rule(data=st.data(), queue=st.sampled_from(QUEUES), failed=st.booleans())
+    @rule(data=st.data(), queue=st.sampled_from(QUEUES))
+    def all_of_a_queue_completes(self, data, queue):
+        self.work(data, queue, False)
+
+    @rule(data=st.data(), queue=st.sampled_from(QUEUES))
+    def all_of_a_queue_fails(self, data, queue):
+        self.work(data, queue, True)
+
     def work(self, data, queue, failed):
         """All that can run in a queue runs and ends."""
-        self.trip(queue, 10, [])
+        self.model.now += 1000
+        self.trip(queue, 36, [])
         active = sorted(one.name for one in self.model.jobs.values() if one.queue == queue)
         for name in data.draw(st.permutations(active)):
             if self.model.jobs[name].state == "active":
@@ -169,11 +185,13 @@ class FlowMachine(RuleBasedStateMachine):
                 self.run(self.job(name).retry())
                 self.model.replay(name)
 
-    @rule(data=st.data())
-    def run_again(self, data):
+    @rule(data=st.data(), failed=st.booleans())
+    def run_again(self, data, failed):
+        """A job that has completed runs again, and ends in whatever way."""
         if name := self.pick(data, "completed"):
             self.run(self.job(name).retry("completed"))
             self.model.replay(name)
+            self.work(data, name.partition(":")[0], failed)
 
     @invariant()
     def every_job_is_as_the_model_says(self):

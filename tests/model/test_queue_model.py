@@ -10,13 +10,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from qlab import JobStateError, Queue
+from qlab import JobStateError, Queue, SyncQueue, schedule
 from tests.model.model import Model
-from tests.redis.queue_state import check_invariants, members
+from tests.redis.queue_state import SETS
 
 LOCK, MAX_STALLED = 1000, 1
 WORKERS = st.sampled_from(["A", "B"])
 DELAYS = st.sampled_from([0, 0, 1, 500, 1000, 1000, 5000])
+LIMITS = st.sampled_from([None, (1, 1000), (3, 500), (3, 2000), (5, 1000)])
+SCHEDULES = st.tuples(
+    st.sampled_from([700, 1000, 2500]), st.sampled_from([("skip", 1), ("once", 1), ("all", 2), ("all", 5)])
+)
 PRIORITIES = st.sampled_from([None, None, 1, 2, 7])
 
 
@@ -31,6 +35,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue = Queue(
             "q", os.environ["QLAB_REDIS_URL"], prefix=self.prefix, clock=lambda: self.model.now / 1000
         )
+        self.producer = SyncQueue("q", os.environ["QLAB_REDIS_URL"], prefix=self.prefix)
         self.claims = []  # (job id, worker, claim) of everything ever taken, also what was lost since
         self.trips = {"A": 0, "B": 0}
         self.added = 0
@@ -47,9 +52,24 @@ class QueueMachine(RuleBasedStateMachine):
         return f"job-{self.added:03}"
 
     def teardown(self):
+        self.run(self.no_other_key_is_left())
         self.run(self.queue.connection.delete_all())
         self.run(self.queue.close())
+        self.producer.close()
         self.loop.close()
+
+    async def no_other_key_is_left(self):
+        """The hashes are those of the jobs that the model knows, and every other key is a documented one."""
+        keys = self.queue.keys
+        found = {
+            key.removeprefix(keys.base) async for key in self.queue.connection.client.scan_iter(keys["*"])
+        }
+        jobs = {f"job:{job_id}" for job_id in self.model.jobs}
+        schedules = {f"schedule:{name}" for name in self.model.schedules}
+        others = {*SETS, "meta", "events", "wake", "sequence", "schedules", "results", "results_old"}
+        assert {key for key in found if key.startswith(("job:", "schedule:"))} == jobs | schedules
+        rest = found - jobs - schedules - others
+        assert all(key.startswith("pump:") for key in rest), rest
 
     @rule(ms=st.sampled_from([0, 1, 499, 500, 999, 1000, 3000]))
     def time_passes(self, ms):
@@ -73,6 +93,23 @@ class QueueMachine(RuleBasedStateMachine):
         added = self.run(self.queue.add_bulk(entries)) if entries else []
         for job, (delay, priority) in zip(added, jobs, strict=True):
             self.model.add(job.id, delay, priority, 1)
+
+    @rule(priority=PRIORITIES, attempts=st.integers(1, 3))
+    def add_without_asyncio(self, priority, attempts):
+        added = self.producer.add("a", job_id=self.new_id(), priority=priority, attempts=attempts)
+        assert not added.duplicate
+        self.model.add(added.id, 0, priority, attempts)
+
+    @rule(data=st.data(), size=st.integers(1, 3), priority=PRIORITIES)
+    @precondition(lambda self: self.model.jobs)
+    def add_bulk_without_asyncio_with_a_duplicate(self, data, size, priority):
+        old = data.draw(st.sampled_from(sorted(self.model.jobs)))
+        new = [self.new_id() for _ in range(size)]
+        entries = [("a", None, {"job_id": one, "priority": priority}) for one in [old, *new, new[0]]]
+        added = self.producer.add_bulk(entries)
+        assert [one.duplicate for one in added] == [True, *[False] * size, True]
+        for one in new:
+            self.model.add(one, 0, priority, 1)
 
     @rule(worker=WORKERS, want=st.integers(0, 4), repeat=st.booleans())
     def take(self, worker, want, repeat):
@@ -155,6 +192,36 @@ class QueueMachine(RuleBasedStateMachine):
         self.run(self.queue.rate_limit(ms / 1000))
         self.model.limited_until = max(self.model.limited_until, self.model.now + ms)
 
+    @rule(limiter=LIMITS)
+    def limit(self, limiter):
+        if limiter is None:
+            self.run(self.queue.remove_global_rate_limit())
+        else:
+            self.run(self.queue.set_global_rate_limit(limiter[0], limiter[1] / 1000))
+        self.model.set_limit(limiter)
+
+    @rule(name=st.sampled_from(["s1", "s2"]), schedule=SCHEDULES)
+    def upsert_schedule(self, name, schedule):
+        every, (missed, limit) = schedule
+        made = self.run(
+            self.queue.upsert_job_scheduler(name, "a", every=every / 1000, missed=missed, limit=limit)
+        )
+        self.model.upsert(name, every, missed, limit)
+        assert made.next == self.model.schedules[name].next
+
+    @rule(name=st.sampled_from(["s1", "s2"]))
+    def remove_schedule(self, name):
+        assert self.run(self.queue.remove_job_scheduler(name)) == (name in self.model.schedules)
+        self.model.schedules.pop(name, None)
+
+    @rule(rivals=st.integers(1, 2))
+    @precondition(lambda self: self.model.schedules)
+    def tick(self, rivals):
+        async def everybody():
+            return await asyncio.gather(*(schedule.run_due(self.queue.connection) for _ in range(rivals)))
+
+        assert sum(self.run(everybody())) == self.model.tick()
+
     @rule(state=st.sampled_from(["waiting", "prioritized", "delayed", "completed", "failed"]))
     def clean(self, state):
         removed = self.run(self.queue.clean(state, limit=2))
@@ -163,29 +230,48 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.remove(job_id)
 
     @invariant()
-    def every_set_is_as_the_model_says(self):
-        model, client = self.model, self.queue.connection.client
-        found = self.run(members(client, self.queue.keys))
-        assert found["waiting"] == model.waiting
-        assert found["prioritized"] == model.prioritized
-        assert found["delayed"] == model.delayed
-        assert sorted(found["active"]) == sorted(model.in_state("active"))
+    def everything_is_as_the_model_says(self):
+        """One look at all sets, all jobs and all schedules."""
+        model, keys = self.model, self.queue.keys
+        sets, hashes = self.run(self.look())
+        assert sets["waiting"] == model.waiting
+        assert sets["prioritized"] == model.prioritized
+        assert sets["delayed"] == model.delayed
+        assert sorted(sets["active"]) == sorted(model.in_state("active"))
         for state in ("completed", "failed"):
-            assert sorted(found[state]) == sorted(model.finished[state])
-        self.run(check_invariants(client, self.queue.keys))
+            assert sorted(sets[state]) == sorted(model.finished[state])
+        for job, stored in zip(model.jobs.values(), hashes, strict=True):
+            assert stored["state"] == job.state, keys.job(job.id)
+            assert bool(stored.get("token")) == (job.state == "active")
+            assert ("place" in stored) == (job.state in ("delayed", "prioritized"))
+            assert ("alone" in stored) == job.alone
+            counters = ("attempts_made", "stalled_counter", "claim")
+            found = [int(stored.get(name) or 0) for name in counters]
+            assert found == [job.attempts_made, job.stalled, job.claim]
+
+    async def look(self):
+        """The members of every set, and the hash of each job that the model knows, in one round trip."""
+        keys, pipe = self.queue.keys, self.queue.connection.client.pipeline(transaction=False)
+        for state, kind in SETS.items():
+            (pipe.lrange if kind == "LIST" else pipe.zrange)(keys[state], 0, -1)
+        for job_id in self.model.jobs:
+            pipe.hgetall(keys.job(job_id))
+        replies = await pipe.execute()
+        sets = zip(SETS, replies, strict=False)
+        return {state: [one.rpartition(":")[2] for one in ids] for state, ids in sets}, replies[len(SETS) :]
 
     @invariant()
-    def every_counter_is_as_the_model_says(self):
-        for job in self.model.jobs.values():
-            fields = ("attempts_made", "stalled_counter", "claim")
-            stored = self.run(self.queue.connection.command("HMGET", self.queue.keys.job(job.id), *fields))
-            assert [int(one or 0) for one in stored] == [job.attempts_made, job.stalled, job.claim]
+    def every_schedule_is_as_the_model_says(self):
+        if self.model.schedules:
+            found = {one.id: (one.next, one.count) for one in self.run(self.queue.get_job_schedulers())}
+            assert found == {name: (one.next, one.count) for name, one in self.model.schedules.items()}
 
 
+# Nearly every example has all its steps: 6,000 in a run.
 QueueMachine.TestCase.settings = settings(
     max_examples=100,
     stateful_step_count=60,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-TestQueue = QueueMachine.TestCase
+TestQueue = pytest.mark.timeout(300)(QueueMachine.TestCase)

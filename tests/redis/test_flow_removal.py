@@ -179,6 +179,19 @@ async def test_an_ignored_child_that_runs_again_in_time_is_waited_for_again(benc
     )  # fmt: skip
 
 
+async def test_a_result_stays_though_its_child_runs_again_and_fails_and_is_run_again(bench):
+    job = (await bench.flows.add(parent(child(1), child(2)))).job
+    await bench.run("thumb:c1")
+    await (await bench.job("thumb:c1")).retry("completed")
+    await bench.fail("thumb:c1")
+    await (await bench.job("thumb:c1")).retry()
+    assert await job.get_pending_children() == ["thumb:c2"]
+    assert await job.get_children_values() == {"thumb:c1": "done"}
+    await bench.fail("thumb:c1")
+    await bench.run("thumb:c2")
+    assert (await job.refresh()).state == "waiting"
+
+
 @pytest.mark.parametrize("again", ["retry", "completed"])
 async def test_a_released_parent_that_runs_again_waits_for_nobody(bench, again):
     job = (await bench.flows.add(parent(child(1, on_failure="ignore_dependency")))).job

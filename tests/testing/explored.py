@@ -1,6 +1,7 @@
 """Handlers and invariants that the tests of the explorer share. Handlers know nothing of the explorer."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -21,11 +22,12 @@ def connect(world: World, *, autocommit: bool = True) -> Awaitable[psycopg.Async
 def charging(way: Callable[..., Awaitable[Any]], name: str = "A") -> Actor:
     """An actor that charges the order in one of the ways (order, connection, provider)."""
 
-    async def handler(world: World) -> None:
-        async with await connect(world) as connection:
-            await way(ORDER, connection, world.provider)
+    return Actor(name, partial(charge, way))
 
-    return Actor(name, handler)
+
+async def charge(way: Callable[..., Awaitable[Any]], world: World) -> None:
+    async with await connect(world) as connection:
+        await way(ORDER, connection, world.provider)
 
 
 def charged(table: str | None = None) -> Callable[[Evidence], Awaitable[str]]:

@@ -26,7 +26,7 @@ async def test_charge_first_fails_without_any_fault(lab: FaultLab):
 
 @pytest.mark.slow  # 370 schedules
 async def test_two_faults_show_what_the_token_is_for(lab: FaultLab):
-    """A stalls after its claim, A' takes over, fails and releases; A wakes up and writes DONE all the same."""
+    """A stalls after its claim, A' takes over, fails and releases; A wakes up and writes DONE anyway."""
     await lab.install(wrong.create_tables)
     report = await explore(
         lab, [charging(wrong.lease_without_token)], charged("charge_key"), rules=PATIENT, faults=2

@@ -53,6 +53,15 @@ def test_h15_exactly_one_tick_for_each_local_date(tz):
     assert (dates[-1] - dates[0]).days == 399
 
 
+@pytest.mark.parametrize("day", ["2025-10-25", "2025-03-29"])
+@pytest.mark.parametrize(("pattern", "minutes"), [("0 * * * *", 60), ("*/30 * * * *", 30)])
+def test_h15_what_ticks_every_hour_does_so_through_a_clock_change(day, pattern, minutes):
+    """An hour that comes twice is two hours; at any minute, also inside them, the next tick is right."""
+    start, step = ms(f"{day}T22:00"), minutes * 60_000
+    for moment in range(start, start + 10 * 3_600_000, 60_000):
+        assert next_cron_tick(pattern, "Europe/Berlin", moment) == moment // step * step + step
+
+
 def test_h16_an_interval_keeps_its_phase():
     assert next_interval_tick(500, 1000, 500) == 1500
     assert next_interval_tick(500, 1000, 1499) == 1500

@@ -2,6 +2,7 @@
 
 import re
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,19 @@ def test_a_file_uses_only_the_keys_that_its_header_names(name):
     code = "\n".join(line for line in scripts._read(name).source.splitlines() if not line.startswith("--"))
     words = set(re.findall(r"redis\.call\('\w+', ([a-z_]+)", code))
     assert words & all_keys <= declared
+
+
+def test_the_state_machine_names_every_file():
+    text = (Path(__file__).parents[2] / "docs" / "state_machine.md").read_text(encoding="utf-8")
+    assert [name for name in NAMES if f"`{name}.lua`" not in text] == []
+
+
+def test_a_script_for_several_queues_can_name_all_keys_of_another():
+    """Also the keys whose name is no name for a Lua local."""
+    source = scripts.script("settle_and_take").source
+    assert "  waiting_children = base .. 'waiting-children'\n" in source
+    assert "  job = base .. 'job:'\n" in source
+    assert "function enter" not in scripts.script("renew").source
 
 
 def test_a_call_that_differs_from_the_header_is_refused():

@@ -24,8 +24,6 @@ OWNER: contextvars.ContextVar[Any] = contextvars.ContextVar("owner", default=Non
 
 _LOOK = 0.002
 """Seconds of silence after which it is asked whether a server that owes an answer waits for a lock."""
-_PATIENCE = 10.0
-"""Real seconds within which everybody must come to rest."""
 _TIMERS_OF_DRIVERS = {"psycopg.waiting"}
 """Modules whose timers only look again at a socket, so that time need not pass for them."""
 
@@ -61,6 +59,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.blocked: set[Hashable] = set()
         """Of those in flight: waiting for a lock that another actor holds."""
         self.probe: Callable[[Collection[Hashable]], Collection[Hashable]] = lambda pending: ()
+        self.patience = 10.0
+        """Real seconds within which everybody must come to rest."""
         self.grace = 0.0
         """Seconds to look once more at the sockets before it is quiet: for TCP."""
         self._timers: list[Timer] = []
@@ -130,10 +130,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def check_patience(self) -> None:
         """Raise Unresponsive when `quiesce` waits for too long."""
-        if self._restless_since is not None and time.monotonic() - self._restless_since > _PATIENCE:
+        if self._restless_since is not None and time.monotonic() - self._restless_since > self.patience:
             self._restless_since = None
             raise Unresponsive(
-                f"an actor did not come to rest within {_PATIENCE:g} s: it computes without end, calls "
+                f"did not come to rest within {self.patience:g} s: it computes without end, calls "
                 "something that blocks, or waits for a server that does not answer"
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import threading
 import time
@@ -15,7 +16,8 @@ import psycopg
 import redis.asyncio
 
 from qlab.testing.explorer.aside import aside
-from qlab.testing.explorer.errors import ExplorerError, NonDeterministic
+from qlab.testing.explorer.errors import ExplorerError, NonDeterministic, Unresponsive
+from qlab.testing.explorer.processes import Nursery
 from qlab.testing.explorer.report import FAULTS, OUTCOMES, Report, Row, Schedule, length, worse
 from qlab.testing.explorer.rules import Actor, DeliveryRules, Move, Provider, parse_seed
 from qlab.testing.explorer.run import Choice, Run
@@ -44,6 +46,9 @@ class Plan:
     setup: Callable[[Evidence], Awaitable[object]] | None = None
     limit_schedules: int | None = None
     limit_seconds: float | None = None
+    isolate: bool = False
+    uid: int | None = None
+    patience: float = 10.0
 
     def __post_init__(self) -> None:
         if not self.lab.open:
@@ -61,14 +66,35 @@ class Theatre:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self._closing = contextlib.ExitStack()
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        plan, closing = self.plan, self._closing
+        closing.enter_context(plan.lab.in_use())
         plan.lab.remember()
         self._plain = asyncio.new_event_loop()  # in real time, for setup and invariant
-        self._stage = Stage(plan.lab, plan.actors, plan.rules, plan.provider)
+        closing.callback(self._plain.close)
+        nursery = Nursery(plan.actors, plan.uid) if plan.isolate else None
+        if nursery is not None:
+            closing.callback(nursery.close)
+        self._stage = Stage(plan.lab, plan.actors, plan.rules, plan.provider, nursery)
+        self._stage.loop.patience = plan.patience
+        closing.callback(self._stage.close)
         self._connection, self._redis = self._plain.run_until_complete(self._connect())
+        closing.callback(lambda: self._plain.run_until_complete(self._disconnect()))
 
     async def _connect(self) -> tuple[psycopg.AsyncConnection[Any], redis.asyncio.Redis]:
         connection = await psycopg.AsyncConnection.connect(self.plan.lab.pg_dsn, autocommit=True)
         return connection, redis.asyncio.Redis.from_url(self.plan.lab.redis_url, decode_responses=True)
+
+    async def _disconnect(self) -> None:
+        await self._connection.close()
+        await self._redis.aclose()
 
     def play(self, prefix: Sequence[Move], faults: int, switches: int) -> tuple[Schedule, list[Choice]]:
         """One schedule, and the choices there were."""
@@ -78,7 +104,11 @@ class Theatre:
         if self.plan.setup is not None:
             self._plain.run_until_complete(_awaited(self.plan.setup(self._evidence(run))))
         try:
-            stage.loop.run_until_complete(run.play())
+            try:
+                stage.loop.run_until_complete(run.play())
+            except Unresponsive as error:
+                names = [one.name for one in stage.deliveries if not one.seen and not one.pending]
+                raise Unresponsive(f"{' or '.join(names) or 'an actor'} {error}") from None
             outcome = self._plain.run_until_complete(self._judge(run))
         finally:
             stage.loop.run_until_complete(stage.clear())
@@ -100,10 +130,7 @@ class Theatre:
 
     def close(self) -> None:
         """Leave nothing open."""
-        self._stage.close()
-        self._plain.run_until_complete(self._connection.close())
-        self._plain.run_until_complete(self._redis.aclose())
-        self._plain.close()
+        self._closing.close()
 
 
 async def _awaited(work: Awaitable[T]) -> T:
@@ -227,6 +254,9 @@ async def explore(
     limit_schedules: int | None = None,
     limit_seconds: float | None = None,
     progress: Progress | None = None,
+    isolate: bool = False,
+    uid: int | None = None,
+    patience: float = 10.0,
 ) -> Report:
     """Run every schedule of one or two actors within the bounds and judge each by `invariant`.
 
@@ -236,6 +266,9 @@ async def explore(
     setup:     `async def (evidence)` before each schedule, for rows and keys beyond those of `lab.install`.
     limit_schedules, limit_seconds: end earlier; the verdict then says so.
     progress:  called now and then in the caller's loop with the number of schedules and the outcomes so far.
+    isolate:   each delivery is a forked process, killed with SIGKILL; handlers must then be importable.
+    uid:       user id of these processes if we are root (None: one that nobody else has).
+    patience:  real seconds within which an actor must come to rest; a spinning one is ended after them.
 
     Handlers, `setup` and `invariant` run in a thread of their own, on loops of their own: they share no
     connection, lock or task with the caller. The empty store is the one after `lab.install`: other rows that
@@ -245,7 +278,7 @@ async def explore(
     """
     plan = Plan(
         lab, tuple(actors), invariant, faults, switches, rules or DeliveryRules(), provider or Provider(),
-        setup, limit_schedules, limit_seconds,
+        setup, limit_schedules, limit_seconds, isolate, uid, patience,
     )  # fmt: skip
     loop = asyncio.get_running_loop()
 

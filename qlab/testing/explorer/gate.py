@@ -49,7 +49,7 @@ class Delivery:
         raise NotImplementedError
 
     def busy(self) -> None:
-        """It has got an answer, so it may move by itself. In process the loop knows that already."""
+        """It was given bytes, so it may move by itself. In process the loop knows that already."""
 
     def refuse(self, sentence: str) -> None:
         """Something that cannot be explored: the exploration ends with this sentence."""

@@ -55,9 +55,8 @@ class PgConnection(Connection):
         self._greeting: list[bytes] = []
         if warm:
             upstream, self.up, self.pid, self._greeting = warm.pop()
-            self.writer.write(b"".join(self._greeting))
+            self.answer(b"".join(self._greeting))
             self._greeted = True
-            self.delivery.busy()
         else:
             upstream, self.up = await self.delivery.upstream.open_postgres()
             self._greeted = False

@@ -77,7 +77,6 @@ class Connection:
         if verdict in "<>":
             self.delivery.crash()
         elif verdict in "!?":
-            self.delivery.busy()
             self.cut()
         return verdict == "."
 
@@ -95,14 +94,13 @@ class Connection:
         self.loop.end(self)
         if self._answered and not self._answered.done():
             self._answered.set_result(None)
-        elif not self.gone:
-            self.delivery.busy()
 
     def cut(self) -> None:
         """The actor's side is gone. Harmless when repeated."""
         if self in self.delivery.connections:
             self.delivery.connections.remove(self)
             self.writer.transport.abort()
+            self.delivery.busy()
             self.gone = self.swallow = True
             if self.up is not None:
                 self.leave_server()
@@ -111,6 +109,7 @@ class Connection:
         """Give the client what the server said, unless the reply is lost."""
         if not self.swallow and not self.writer.transport.is_closing():
             self.writer.write(data)
+            self.delivery.busy()
 
     def hang_up(self) -> None:
         """The server is gone, or has noticed that its client is."""

@@ -30,6 +30,10 @@ _BLOCKING = {
     ),
     *("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR", "SYNC", "PSYNC"),
 }
+_ADMIN = {
+    *("SHUTDOWN", "CONFIG", "DEBUG", "REPLICAOF", "SLAVEOF", "MODULE", "ACL", "SAVE", "BGSAVE"),
+    *("BGREWRITEAOF", "FAILOVER", "CLUSTER", "MIGRATE"),
+}
 _EVAL = {"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO"}
 
 
@@ -116,6 +120,8 @@ def _refuse(name: str, words: list[bytes]) -> None:
     options = {_text(word).upper() for word in words[1:]}
     if name in _BLOCKING or (name in ("XREAD", "XREADGROUP") and "BLOCK" in options):
         raise Unsupported(f"{name} waits at the server, out of reach of the fault explorer: poll instead")
+    if name in _ADMIN:
+        raise Unsupported(f"{name} changes or stops the lab's Redis itself; leave it out of what is explored")
     if name == "TIME":
         raise Unsupported("TIME reads the server's real clock, which a schedule cannot move: use world.clock")
     if name == "CLIENT" and options & {"REPLY", "TRACKING"}:

@@ -13,6 +13,7 @@ from qlab.testing.explorer.stage import Stage
 
 _MOST_MOVES = 2000
 _MOST_STALL_DELIVERIES = 3
+_MOST_DELIVERIES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,10 @@ class Run:
             self._come_back(delivery, pause)
 
     def _come_back(self, delivery: Delivery, after: float | None) -> None:
-        if after is not None:
+        if delivery.number >= _MOST_DELIVERIES:
+            self.gave_up.append(delivery.chain)
+            self._note(delivery, "give up")
+        elif after is not None:
             self._due.append((self._loop.now + after, delivery.chain, delivery.number + 1))
 
     async def _let_time_pass(self) -> bool:
@@ -138,7 +142,7 @@ class Run:
         self._due = [due for due in self._due if due[1] not in self.acknowledged]
         moments = [due[0] for due in self._due] + [one.wakes_at for one in asleep]
         gone = [one for one in self._stage.deliveries if one.seen]
-        if (timer := self._loop.next_timer([*asleep, *gone])) is not None and len(alive) > len(asleep):
+        if (timer := self._stage.next_timer([*asleep, *gone])) is not None and len(alive) > len(asleep):
             moments.append(timer)
         if not moments:
             again = bool(self._loop.blocked) and not self._looked_again

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable, Collection
+import threading
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote
@@ -17,6 +18,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from qlab import scripts
 from qlab.embedded import create_database, drop_database, postgres, rundir, valkey
+from qlab.embedded.account import private_folder, service_account
 from qlab.testing.explorer.errors import ExplorerError
 
 _CLOCK = """
@@ -57,6 +59,16 @@ end
 """
 _VACUUM_EVERY = 500
 """Schedules; each leaves dead rows behind."""
+
+_ACTORS = """
+CREATE ROLE {role} LOGIN PASSWORD {password};
+GRANT USAGE ON SCHEMA clock TO {role};
+GRANT SELECT ON SEQUENCE clock.ms TO {role};
+GRANT ALL ON SCHEMA public TO {role};
+ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO {role};
+ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON SEQUENCES TO {role};
+"""
+"""Actors are no superusers: they cannot read files, or move the clock."""
 
 Open = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -110,6 +122,7 @@ class FaultLab:
     def __init__(self, pg_dsn: str | None = None, redis_url: str | None = None) -> None:
         self._given = pg_dsn, redis_url
         self._closing = contextlib.ExitStack()
+        self._free = threading.Lock()
         self._resets = 0
         self._known: dict[str, str] = {}
         self.open = False
@@ -138,16 +151,18 @@ class FaultLab:
         self.folder: Path = run.path
         """For the sockets of the proxies; private to this lab."""
         self.owns_postgres = server is None
+        # Closed to everybody else: what an actor can reach are the sockets of its proxies.
+        servers = private_folder(run.path / "s", service_account())
         if server is None:
-            process, server = postgres.start(run.path / "postgres")
+            process, server = postgres.start(servers / "postgres")
             self._closing.callback(process.stop)
         if not self.redis_url:
-            process, self.redis_url = valkey.start(run.path / "redis")
+            process, self.redis_url = valkey.start(servers / "redis")
             self._closing.callback(process.stop)
         name = f"explorer_{secrets.token_hex(6)}"
         self.pg_dsn = create_database(server, name)
-        self._closing.callback(drop_database, server, name)
-        self._prepare(server, name)
+        self._closing.callback(self._drop, server, name)
+        self._prepare(name)
         self.redis = redis.Redis.from_url(self.redis_url)
         self._closing.callback(self.redis.close)
         if self._given[1] and self.redis.dbsize():
@@ -156,9 +171,18 @@ class FaultLab:
                 "name an empty one, such as .../15"
             )
 
-    def _prepare(self, server: str, name: str) -> None:
+    def _drop(self, server: str, name: str) -> None:
+        drop_database(server, name)
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(name)))
+
+    def _prepare(self, name: str) -> None:
+        self._role = {"user": name, "password": secrets.token_hex(16)}
         with psycopg.connect(self.pg_dsn, autocommit=True) as connection:
             connection.execute(_CLOCK)
+            connection.execute(
+                sql.SQL(_ACTORS).format(role=sql.Identifier(name), password=self._role["password"])
+            )
             for setting, value in _SETTINGS.items():
                 statement = sql.SQL("ALTER DATABASE {} SET {} = " + value)
                 connection.execute(statement.format(sql.Identifier(name), sql.SQL(setting)))
@@ -173,6 +197,16 @@ class FaultLab:
             await create(connection)
         self._known.clear()
         self.remember()
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Explore alone: two explorations would empty the stores under each other. Raises ExplorerError."""
+        if not self._free.acquire(blocking=False):
+            raise ExplorerError("the lab is in use by another exploration; await that one first")
+        try:
+            yield
+        finally:
+            self._free.release()
 
     def remember(self) -> None:
         """What the tables hold when they are first seen is how every schedule begins."""
@@ -227,7 +261,7 @@ class FaultLab:
         """DSN and URL for an actor whose proxies listen in `folder`."""
         where = conninfo_to_dict(self.pg_dsn)
         where.pop("hostaddr", None)
-        dsn = make_conninfo("", **{**where, "host": str(folder), "port": 5432})
+        dsn = make_conninfo("", **{**where, **self._role, "host": str(folder), "port": 5432})
         kwargs = self.redis.connection_pool.connection_kwargs
         password = f":{kwargs['password']}@" if kwargs.get("password") else ""
         user = unquote(kwargs.get("username") or "") if password else ""

@@ -7,7 +7,9 @@ import contextvars
 import logging
 import shutil
 from collections.abc import Collection
+from dataclasses import asdict
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from qlab.testing.explorer.errors import Unresponsive
 from qlab.testing.explorer.gate import Delivery
 from qlab.testing.explorer.line import Line
 from qlab.testing.explorer.pg_proxy import PgConnection
+from qlab.testing.explorer.processes import ForkedDelivery, Nursery, peer
 from qlab.testing.explorer.provider_proxy import ProviderConnection, listen_on_loopback
 from qlab.testing.explorer.proxy import Connection
 from qlab.testing.explorer.redis_proxy import RedisConnection
@@ -63,14 +66,18 @@ class Stage:
     """One exploration's surroundings. `play` is called for each schedule."""
 
     def __init__(
-        self, lab: FaultLab, actors: tuple[Actor, ...], rules: DeliveryRules, provider: Provider
+        self,
+        lab: FaultLab,
+        actors: tuple[Actor, ...],
+        rules: DeliveryRules,
+        provider: Provider,
+        nursery: Nursery | None,
     ) -> None:
+        self.nursery = nursery
         self.lab, self.rules = lab, rules
         self.actors = {actor.name: actor for actor in actors}
         self.loop = VirtualLoop()
-        self.loop.set_exception_handler(
-            lambda loop, context: None
-        )  # dead actors leave errors nobody collects
+        self.loop.set_exception_handler(lambda loop, context: None)  # of the dead nobody collects errors
         self._silence = SilentWhenDead()
         for name in _TALKATIVE:
             logging.getLogger(name).addFilter(self._silence)
@@ -91,33 +98,54 @@ class Stage:
         self.upstream.loaded.clear()
         self.deliveries.clear()
         self._running.clear()
+        if self.nursery is not None:
+            self.nursery.new_folder(self.lab.folder)
         self.provider = PaymentProvider(
             dedupe=self._kind.dedupe, clock=lambda: EPOCH + timedelta(seconds=self.loop.now)
         )
 
     async def deliver(self, chain: str, number: int) -> Delivery:
         """Start a worker with this delivery of the actor's job."""
-        delivery = LocalDelivery(self.loop, self.upstream, self.provider, chain, number)
+        kind = LocalDelivery if self.nursery is None else ForkedDelivery
+        delivery = kind(self.loop, self.upstream, self.provider, chain, number)
         folder, url = await self._listen(delivery.name)
         self._running[delivery.name] = delivery
         self.deliveries.append(delivery)
         dsn, redis_url = self.lab.actor_urls(folder)
-        gated = GatedProvider(delivery)
-        socket = str(folder / "provider.sock")
-        world = World(lambda: self.loop.now, dsn, redis_url, gated, url, socket, self.rules)
-        delivery.run(self.actors[chain].handler, world)
+        where = {"pg_dsn": dsn, "redis_url": redis_url, "provider_socket": str(folder / "provider.sock")}
+        if isinstance(delivery, ForkedDelivery) and self.nursery is not None:
+            given = {**where, "rules": asdict(self.rules), "backoff": self.rules.backoff}
+            delivery.run(self.nursery, given, folder / "control.sock")
+        elif isinstance(delivery, LocalDelivery):
+            gated = GatedProvider(delivery)
+            world = World(lambda: self.loop.now, provider=gated, provider_url=url, rules=self.rules, **where)
+            delivery.run(self.actors[chain].handler, world)
         return delivery
 
     async def quiesce(self) -> None:
-        """Return when nobody can move by himself."""
-        await self.loop.quiesce()
-        while self.line.let_next_go():
+        """Return when nobody can move by himself. Raises Unresponsive."""
+        while True:
             await self.loop.quiesce()
+            restless = [one for one in self._forked() if one.restless]
+            for one in restless:
+                one.ask_for_rest()
+            if not restless and not self.line.let_next_go():
+                return
+
+    def _forked(self) -> list[ForkedDelivery]:
+        return [one for one in self.deliveries if isinstance(one, ForkedDelivery) and not one.finished]
+
+    def next_timer(self, without: Collection[Delivery]) -> float | None:
+        """When somebody will wake up by a timer of his own, but for these."""
+        timers = [one.next_timer for one in self._forked() if one not in without]
+        return min((due for due in [*timers, self.loop.next_timer(without)] if due is not None), default=None)
 
     def advance(self, seconds: float, frozen: Collection[Delivery]) -> None:
         """Let time pass everywhere."""
         self.loop.advance(seconds, frozen)
         self.lab.advance(seconds, with_redis=self.upstream.redis_used)
+        for one in self._forked():
+            one.pass_time(seconds, self.loop.now, frozen=one in frozen)
 
     async def clear(self) -> None:
         """End whoever still lives, and wait until the servers have noticed."""
@@ -156,24 +184,42 @@ class Stage:
                 "redis.sock": RedisConnection,
                 "provider.sock": ProviderConnection,
             }
-            for file, kind in kinds.items():
-                server = await asyncio.start_unix_server(self._meet(name, kind), folder / file)
-                self._listeners.append(server)
-            listener, url = listen_on_loopback()
-            self._listeners.append(
-                await asyncio.start_server(self._meet(name, ProviderConnection, tcp=True), sock=listener)
-            )
+            meetings = {file: self._meet(name, kind) for file, kind in kinds.items()}
+            if self.nursery is not None:
+                meetings["control.sock"] = partial(self._control, name)
+            for file, meet in meetings.items():
+                self._listeners.append(await asyncio.start_unix_server(meet, folder / file))
+                (folder / file).chmod(0o777)  # the folder's name is what an actor of another user knows
+            url = "" if self.nursery else await self._listen_on_loopback(name)
             self._places[name] = folder, url
         return self._places[name]
+
+    async def _listen_on_loopback(self, name: str) -> str:
+        listener, url = listen_on_loopback()
+        meet = self._meet(name, ProviderConnection, tcp=True)
+        self._listeners.append(await asyncio.start_server(meet, sock=listener))
+        return url
 
     def _meet(self, name: str, kind: type[Connection], *, tcp: bool = False) -> Any:
         async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             if tcp:
                 self.loop.grace = 0.001
             delivery = self._running.get(name)
-            if delivery is None or delivery.dead or delivery.seen:
+            if delivery is None or delivery.dead or delivery.seen or not _is_itself(delivery, writer):
                 writer.transport.abort()
             else:
                 await kind(delivery, reader, writer).run()
 
         return meet
+
+    async def _control(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        delivery = self._running.get(name)
+        if isinstance(delivery, ForkedDelivery) and _is_itself(delivery, writer):
+            await delivery.listen(reader, writer)
+        writer.transport.abort()
+
+
+def _is_itself(delivery: Delivery, writer: asyncio.StreamWriter) -> bool:
+    """Not a survivor of an earlier schedule at the other end of the socket."""
+    pid = peer(writer)
+    return not isinstance(delivery, ForkedDelivery) or pid is None or pid == delivery.pid

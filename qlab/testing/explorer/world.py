@@ -81,7 +81,6 @@ async def decide(delivery: Delivery, order: Any, amount: Any, key: str | None) -
     """One charge as the scheduler wants it. Raises ProviderError; NoReply when the answer must be lost."""
     effect = Effect(f"CHARGE {order} {amount}", f"CHARGE {order}", "provider")
     verdict = await delivery.gate(effect)
-    delivery.busy()
     if verdict == "<":
         await _die(delivery)
     if verdict == "!":
