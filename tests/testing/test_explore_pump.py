@@ -3,7 +3,10 @@
 import asyncio
 from typing import Any
 
-from qlab import Queue, Worker
+import pytest
+from redis.asyncio import Redis
+
+from qlab import Queue, Worker, scripts
 from qlab.errors import RedisUnavailable
 from qlab.testing import Actor, Evidence, FaultLab, World, assert_no_failure, explore
 from tests.testing.explored import PATIENT
@@ -27,7 +30,7 @@ async def step(worker: Worker) -> None:
     raise TimeoutError("Redis is away")
 
 
-def working(key: str | None) -> Actor:
+def working(key: str | None, name: str = "A") -> Actor:
     """A worker process: it looks for what others dropped, takes the job, runs it and settles it."""
 
     async def handler(world: World) -> None:
@@ -39,6 +42,9 @@ def working(key: str | None) -> Actor:
             finally:
                 ended.set()
 
+        async with Redis.from_url(world.redis_url) as redis:
+            for script in ("recover", "settle_and_take"):  # else two workers race for who meets NOSCRIPT
+                await redis.script_load(scripts.script(script).source)
         worker = Worker("mail", charge, world.redis_url, clock=world.time)
         try:
             await worker.connection.call("recover", max_stalled=5)
@@ -54,7 +60,7 @@ def working(key: str | None) -> Actor:
             if not (await queue.get_job_counts("completed"))["completed"]:
                 raise LookupError("the job is not done: look again later")
 
-    return Actor("A", handler)
+    return Actor(name, handler)
 
 
 async def completed_and_charged(stores: Evidence) -> str:
@@ -73,6 +79,13 @@ async def test_the_pump_gives_every_job_to_a_handler_at_least_once(lab: FaultLab
 async def test_with_a_key_of_its_own_a_job_is_charged_once_and_completed(lab: FaultLab):
     actors = [working("charge:o1")]
     await assert_no_failure(lab, actors, completed_and_charged, setup=one_job, rules=PATIENT)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_two_workers_and_a_fault_charge_once_with_a_key_and_complete_the_job(lab: FaultLab):
+    pair = [working("charge:o1", "A"), working("charge:o1", "B")]
+    await assert_no_failure(lab, pair, completed_and_charged, setup=one_job, rules=PATIENT, switches=1)
 
 
 def adding(job_id: str | None) -> Actor:
