@@ -12,7 +12,7 @@ JOBS = 1000
 """Jobs of one measurement."""
 
 
-def cost(bench: Bench, what: str, level: int, rounds: int = 5) -> dict[str, object]:
+def cost(bench: Bench, what: str, level: int, rounds: int = 3) -> dict[str, object]:
     """Microseconds a job (drain, median of the rounds) with `level` other jobs that are `what`."""
     bench.redis.flushall()
     asyncio.run(_fill(bench, what, level))

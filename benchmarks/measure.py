@@ -22,43 +22,17 @@ from qlab.embedded import start
 LIMIT = 120.0
 
 
-class Bench:
-    """One server and the environment of the adapters."""
+class Runner:
+    """The environment of the adapters, and how to run a worker in it."""
 
     def __init__(self) -> None:
-        self._servers = start(postgres=False, redis="valkey")
-        self.redis = redis.Redis.from_url(self._servers.redis_url)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.redis.config_set("bind", "127.0.0.1")
-        self.redis.config_set("port", port)  # TCP for all: not every peer knows Unix sockets
-        password = quote(urlsplit(self._servers.redis_url).password or "")
         root = str(Path(__file__).parents[1])
         self.env = os.environ | {
-            "BENCH_REDIS_URL": f"redis://:{password}@127.0.0.1:{port}/0",
             "PYTHONPATH": os.pathsep.join([root, str(Path(__file__).parent / "adapters")]),
             "PYTHONWARNINGS": "ignore",
         }
         for name in ("QLAB_REDIS_URL", "QLAB_PREFIX"):
             self.env.pop(name, None)
-        self.server_pid = int(self.redis.info("server")["process_id"])
-
-    def close(self) -> None:
-        """Stop the server."""
-        self.redis.close()
-        self._servers.close()
-
-    def left(self, peer: Peer) -> int:
-        """Jobs that the store holds and that are not completed."""
-        total = 0
-        for command in peer.left:
-            if command[0] == "XGROUPS":
-                groups = self.redis.xinfo_groups(command[1]) if self.redis.exists(command[1]) else []
-                total += sum((group["lag"] or 0) + group["pending"] for group in groups)
-            else:
-                total += int(self.redis.execute_command(*command) or 0)
-        return total
 
     @contextmanager
     def worker(self, peer: Peer, concurrency: int, **extra: str) -> Iterator[tuple[int, Counter]]:
@@ -77,6 +51,51 @@ class Bench:
                     raise PeerError(f"the worker ended: {log.read().decode()[-300:]}")
             finally:
                 stop(process)
+
+    def _wait(self, condition: Any) -> Any:
+        limit = time.monotonic() + LIMIT
+        while not (value := condition()):
+            self._check(time.monotonic() < limit, f"not done after {LIMIT:.0f} s")
+            time.sleep(0.002)
+        return value
+
+    @staticmethod
+    def _check(fine: bool, words: str) -> None:
+        if not fine:
+            raise PeerError(words)
+
+
+class Bench(Runner):
+    """One Valkey for all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._servers = start(postgres=False, redis="valkey")
+        self.redis = redis.Redis.from_url(self._servers.redis_url)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.redis.config_set("bind", "127.0.0.1")
+        self.redis.config_set("port", port)  # TCP for all: not every peer knows Unix sockets
+        password = quote(urlsplit(self._servers.redis_url).password or "")
+        self.env["BENCH_REDIS_URL"] = f"redis://:{password}@127.0.0.1:{port}/0"
+        self.server_pid = int(self.redis.info("server")["process_id"])
+
+    def close(self) -> None:
+        """Stop the server."""
+        self.redis.close()
+        self._servers.close()
+
+    def left(self, peer: Peer) -> int:
+        """Jobs that the store holds and that are not completed."""
+        total = 0
+        for command in peer.left:
+            if command[0] == "XGROUPS":
+                groups = self.redis.xinfo_groups(command[1]) if self.redis.exists(command[1]) else []
+                total += sum((group["lag"] or 0) + group["pending"] for group in groups)
+            else:
+                total += int(self.redis.execute_command(*command) or 0)
+        return total
 
     def enqueue(self, peer: Peer, n: int) -> dict[str, Any]:
         """n jobs one by one, each awaited."""
@@ -124,15 +143,3 @@ class Bench:
     def _commands(self) -> int:
         """What clients have sent: a script counts once, whatever it calls."""
         return int(self.redis.info("stats")["total_reads_processed"])
-
-    def _wait(self, condition: Any) -> Any:
-        limit = time.monotonic() + LIMIT
-        while not (value := condition()):
-            self._check(time.monotonic() < limit, f"not done after {LIMIT:.0f} s")
-            time.sleep(0.002)
-        return value
-
-    @staticmethod
-    def _check(fine: bool, words: str) -> None:
-        if not fine:
-            raise PeerError(words)

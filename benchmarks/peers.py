@@ -75,7 +75,7 @@ def home() -> Path:
 def _prepare_node(peer: Peer) -> None:
     if not (shutil.which("node") and shutil.which("npm")):
         raise PeerError(f"{peer.name} needs node and npm on the PATH")
-    if not (peer.cwd / "node_modules" / "bullmq").exists():
+    if not (peer.cwd / "node_modules" / peer.packages[0].partition("@")[0]).exists():
         peer.cwd.mkdir(parents=True, exist_ok=True)
         (peer.cwd / "package.json").write_text('{"private": true}\n')
         _run(["npm", "install", "--no-audit", "--no-fund", "--silent", *peer.packages], peer, cwd=peer.cwd)
@@ -100,5 +100,12 @@ PYTHON = (
          ("saq[redis,hiredis]", "typing_extensions")),
     Peer("arq", "arq_adapter", (("ZCARD", "arq:queue"),), ("arq", "hiredis")),
     Peer("streaq", "streaq_adapter", (("XLEN", "streaq:default:queues:normal"),), ("streaq",)),
+)  # fmt: skip
+PG_PEERS = (
+    Peer("pg_queue", "pg_queue_adapter", (("SELECT count(*) FROM pg_job WHERE state <> 'completed'",),)),
+    Peer("pgqueuer", "pgqueuer_adapter", (("SELECT count(*) FROM pgqueuer",),), ("pgqueuer[asyncpg]",)),
+    Peer("pgboss", "pgboss.mjs",
+         (("SELECT count(*) FROM pgboss.job WHERE name = 'bench' AND state < 'completed'",),),
+         ("pg-boss@10",), "node"),
 )  # fmt: skip
 PEERS = {peer.name: peer for peer in (QLAB, BULLMQ, *PYTHON)}

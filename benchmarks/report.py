@@ -1,5 +1,6 @@
 """Medians, ratios and a markdown table."""
 
+import json
 import statistics
 from typing import Any
 
@@ -49,6 +50,35 @@ _COLUMNS = (
 )
 
 
+_PG_COLUMNS = (
+    ("enqueue, jobs/s", "enqueue", "per_s", "{:,.0f}"),
+    ("bulk, jobs/s", "drain", "bulk_per_s", "{:,.0f}"),
+    ("drain, jobs/s", "drain", "per_s", "{:,.0f}"),
+    ("worker CPU, us/job", "drain", "cpu_us", "{:.0f}"),
+    ("WAL bytes/job, add", "drain", "wal_add", "{:,.0f}"),
+    ("WAL bytes/job, run", "drain", "wal_run", "{:,.0f}"),
+)
+
+
+def _postgres(part: dict[str, Any]) -> list[str]:
+    title = f"Queues in PostgreSQL, {part['server']}, every commit flushed."
+    return [title, "", *_table(part["runs"], part["versions"], _PG_COLUMNS)]
+
+
+def _table(runs: Runs, versions: dict[str, Any], columns: tuple[tuple[str, ...], ...]) -> list[str]:
+    """One row for each peer, the fastest drain first."""
+    lines = [
+        "| peer | " + " | ".join(title for title, *_ in columns) + " | versions |",
+        "|---" * (len(columns) + 2) + "|",
+    ]
+    for peer in sorted(runs, key=lambda name: -(median(runs, name, "drain", "per_s") or 0)):
+        figures = [(median(runs, peer, workload, key), form) for _, workload, key, form in columns]
+        cells = ["-" if figure is None else form.format(figure) for figure, form in figures]
+        words = ", ".join(f"{name} {version}" for name, version in versions[peer].items())
+        lines.append(f"| {peer} | " + " | ".join(cells) + f" | {words} |")
+    return lines
+
+
 def markdown(result: dict[str, Any]) -> str:
     """The tables of one result."""
     runs: Runs = result["runs"]
@@ -57,16 +87,8 @@ def markdown(result: dict[str, Any]) -> str:
         f"Median of {result['rounds']} rounds, {result['n']:,} no-op jobs, concurrency 20, "
         f"{result['server']}, {result['cpus']} CPUs, load {low:.1f} to {high:.1f}.",
         "",
-        "| peer | " + " | ".join(title for title, *_ in _COLUMNS) + " | versions |",
-        "|---" * (len(_COLUMNS) + 2) + "|",
+        *_table(runs, result["versions"], _COLUMNS),
     ]
-    for peer in sorted(runs, key=lambda name: -(median(runs, name, "drain", "per_s") or 0)):
-        cells = []
-        for _, workload, key, form in _COLUMNS:
-            figure = median(runs, peer, workload, key)
-            cells.append("-" if figure is None else form.format(figure))
-        versions = ", ".join(f"{name} {version}" for name, version in result["versions"][peer].items())
-        lines.append(f"| {peer} | " + " | ".join(cells) + f" | {versions} |")
     lines += ["", "| ratio (above 1: qlab is better) | |", "|---|---|"]
     lines += [f"| {name} | {'-' if value is None else value} |" for name, value in result["ratios"].items()]
     if result["depth"]:
@@ -74,5 +96,17 @@ def markdown(result: dict[str, Any]) -> str:
         lines += [
             f"| {one['level']:,} {one['others']} | {one['us_per_job']:.0f} |" for one in result["depth"]
         ]
+    if result.get("postgres"):
+        lines += ["", *_postgres(result["postgres"])]
+    if explorer := result.get("explorer"):
+        lines += ["", explorer.get("markdown", json.dumps(explorer))]
     lines += ["", *(f"- {error}" for error in result["errors"])] if result["errors"] else []
     return "\n".join(lines)
+
+
+def with_tables(text: str, tables: str) -> str:
+    """A document with the tables between its two marks, whatever was there before."""
+    begin, end = "<!-- tables: python -m benchmarks --report -->\n", "<!-- end of tables -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{tables}\n\n{end}{after}"

@@ -20,6 +20,7 @@ from qlab.errors import (
     PayloadError,
     QueueBusy,
     RateLimitError,
+    RedisFull,
     RedisUnavailable,
     UnrecoverableError,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "QueueBusy",
     "QueueEvents",
     "RateLimitError",
+    "RedisFull",
     "RedisUnavailable",
     "SyncQueue",
     "UnrecoverableError",

@@ -13,11 +13,11 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import InvalidResponse, ResponseError
+from redis.exceptions import InvalidResponse, OutOfMemoryError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from qlab import scripts
-from qlab.errors import RedisUnavailable, SchemaMismatch
+from qlab.errors import RedisFull, RedisUnavailable, SchemaMismatch
 from qlab.events import Listener
 from qlab.keys import SCHEMA_VERSION, Keys
 
@@ -32,7 +32,7 @@ CONNECT_TIMEOUT = 3.0
 MOST_CONNECTIONS = 100
 """Commands on their way at once, if the URL or the client sets no `max_connections`; more wait for a turn."""
 _NO_LIMIT = contextlib.nullcontext()
-LOST = (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)
+LOST = (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse, OutOfMemoryError)
 
 
 def redis_url(given: str | None = None) -> str:
@@ -166,6 +166,11 @@ class Connection:
 
     def unavailable(self, error: BaseException) -> RedisUnavailable:
         """The error to raise when the client could not talk to the server."""
+        if isinstance(error, OutOfMemoryError):
+            return RedisFull(
+                f"Redis at {self.address} is full and stored nothing: raise its maxmemory, or make room "
+                "(clean finished jobs, keep fewer of them)"
+            )
         if isinstance(error, InvalidResponse):
             return RedisUnavailable(f"what answers at {self.address} is not a Redis; check QLAB_REDIS_URL")
         if isinstance(error, TimeoutError) and not str(error):

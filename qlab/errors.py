@@ -13,6 +13,10 @@ class RedisUnavailable(QlabError, ConnectionError):
     """Redis could not be reached, or what answers is not a Redis. The command may or may not have run."""
 
 
+class RedisFull(RedisUnavailable):
+    """Redis has no memory left (its `maxmemory`) and refused to store anything; nothing was changed."""
+
+
 class SchemaMismatch(QlabError):
     """The queue in Redis was written by another version of the key schema."""
 

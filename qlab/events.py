@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from qlab import payload
 from qlab.errors import JobFailed, JobGone, RedisUnavailable
-from qlab.tasks import end
+from qlab.tasks import end, pause
 
 if TYPE_CHECKING:
     from qlab.connection import Connection
@@ -61,24 +62,36 @@ class Listener:
             await self._client.aclose()
 
     async def _read(self, position: str) -> None:
-        while True:
-            try:
-                entries = await read(self._connection, self._client, position)
-            except RedisUnavailable as error:
-                log.warning("waiting for events: %s", error)
-                await asyncio.sleep(1)
-                continue
-            for entry_id, fields in entries:
-                position = entry_id
-                if fields.get("event") in ENDS:
-                    for heard in self._waiters.get(fields["job"], ()):
-                        heard.set()
+        async for _, fields in follow(self._connection, self._client, position):
+            if fields.get("event") in ENDS:
+                for heard in self._waiters.get(fields["job"], ()):
+                    heard.set()
 
 
 async def last_position(connection: Connection) -> str:
     """The id of the latest event, to read on from."""
     last = await connection.command("XREVRANGE", connection.keys["events"], "+", "-", "COUNT", 1)
     return str(last[0][0]) if last else "0-0"
+
+
+async def follow(
+    connection: Connection, client: Any, position: str
+) -> AsyncIterator[tuple[str, dict[str, str]]]:
+    """Every event after `position`, for ever; while Redis is away it waits and goes on where it was."""
+    failures = 0
+    while True:
+        try:
+            entries = await read(connection, client, position)
+            failures = 0
+        except RedisUnavailable as error:
+            failures += 1
+            if failures == 1:
+                log.warning("following events: %s; trying again until it works", error)
+            await pause(failures)
+            continue
+        for entry in entries:
+            position = entry[0]
+            yield entry
 
 
 async def read(connection: Connection, client: Any, position: str) -> list[tuple[str, dict[str, str]]]:

@@ -21,15 +21,12 @@ from qlab.execute import Settlement, put_back
 from qlab.hooks import Hooks
 from qlab.job import Job, JobRecord
 from qlab.limiter import Limiter
-from qlab.tasks import Inbox, end
+from qlab.tasks import Inbox, end, pause
 
 log = logging.getLogger("qlab.worker")
 
 BLOCK = 3.0
 """Seconds for which an idle worker waits for a wake-up before it looks; less than the socket time-out."""
-
-RECONNECT = (0.1, 0.2, 0.5, 1.0)
-"""Seconds between tries while Redis is away; the last one goes on for ever."""
 
 BEAT, BEAT_LIMIT = 1.0, 3.5
 """Seconds between questions of a worker without a free slot, and for the answer: `healthy` is never older."""
@@ -137,8 +134,8 @@ class Pump:
                 failures = 0
             except (RedisUnavailable, ResponseError, RedisError) as error:
                 self._report(error, failures)
-                await asyncio.sleep(RECONNECT[min(failures, len(RECONNECT) - 1)])
                 failures += 1
+                await pause(failures)
 
     async def step(self) -> int:
         """Make one trip; return how many jobs it took. A trip that got no reply is made again as it was."""

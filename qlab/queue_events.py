@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Self
 
 from qlab.connection import Connection, RedisLike
-from qlab.errors import RedisUnavailable
-from qlab.events import last_position, read
-
-log = logging.getLogger("qlab.events")
+from qlab.events import follow, last_position
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +56,8 @@ class QueueEvents:
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         position = self._position or (await self.start())._position or "0"
-        while True:
-            try:
-                entries = await read(self._connection, self._client, position)
-            except RedisUnavailable as error:
-                log.warning("following events: %s", error)
-                await asyncio.sleep(1)
-                continue
-            for entry_id, fields in entries:
-                position = self._position = entry_id
-                known = {"event", "job", "at"}
-                details = {key: value for key, value in fields.items() if key not in known}
-                yield Event(entry_id, fields["event"], fields["job"], int(fields["at"]), details)
+        async for entry_id, fields in follow(self._connection, self._client, position):
+            self._position = entry_id
+            known = {"event", "job", "at"}
+            details = {key: value for key, value in fields.items() if key not in known}
+            yield Event(entry_id, fields["event"], fields["job"], int(fields["at"]), details)

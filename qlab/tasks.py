@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+RECONNECT = (0.1, 0.2, 0.5, 1.0)
+"""Seconds between tries while Redis is away; the last one goes on for ever."""
 
 
 class Inbox(Generic[T]):
@@ -55,6 +57,11 @@ class Inbox(Generic[T]):
             if not waiter.done():
                 waiter.set_result(None)
                 return
+
+
+async def pause(failures: int) -> None:
+    """Wait before the next try, after so many in a row (1 or more) that failed."""
+    await asyncio.sleep(RECONNECT[min(failures, len(RECONNECT)) - 1])
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]], limit: float = 5.0) -> None:

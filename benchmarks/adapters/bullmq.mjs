@@ -2,28 +2,12 @@
 import fs from 'node:fs'
 import path from 'node:path'
 import { createRequire } from 'node:module'
+import { begin, hit } from './counter.mjs'
 
 const require = createRequire(path.join(process.cwd(), 'package.json'))
 const { Queue, Worker, QueueEvents } = require('bullmq')
 const Redis = require('ioredis').default ?? require('ioredis')
 const connection = () => new Redis(process.env.BENCH_REDIS_URL, { maxRetriesPerRequest: null })
-
-let first = 0
-let done = 0
-let changed = false
-if (process.env.BENCH_COUNTER) {
-  const file = fs.openSync(process.env.BENCH_COUNTER, 'r+')
-  setInterval(() => {
-    if (!changed) return
-    changed = false
-    const bytes = Buffer.alloc(16)
-    bytes.writeDoubleLE(first, 0)
-    bytes.writeBigUInt64LE(BigInt(done), 8)
-    fs.writeSync(file, bytes, 0, 16, 0)
-  }, 5).unref()
-}
-const begin = () => { if (!first) { first = Number(process.hrtime.bigint()) / 1e9; changed = true } }
-const hit = () => { begin(); done++; changed = true }
 
 function versions () {
   const version = name => JSON.parse(fs.readFileSync(path.join('node_modules', name, 'package.json'))).version

@@ -96,7 +96,8 @@ def _column(schedule: Schedule, number: int, names: Names) -> Column:
         label = f"{label} · {fault_name(step.fault)}"
     elif resumes(schedule, number):
         label = text("fault.resumed", effect=label)
-    before = {s.result for s in schedule.steps[:number] if s.store == "provider"}
+    # An effect that has not happened yet carries the answer that it will get when its actor wakes up.
+    before = {s.result for s in schedule.steps[:number] if s.store == "provider" and s.fault not in "<~"}
     answer = step.result if step.fault not in "<~" else ""
     return Column(step, label, answer_name(answer), wait, new=not answer.isdigit() and answer not in before)
 

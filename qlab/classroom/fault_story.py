@@ -64,7 +64,7 @@ def _queue_sentence(schedule: Schedule, number: int, step: Step) -> str:
     wait = _seconds(schedule, number)
     if step.effect == "deliver":
         known = load("fault")["deliver"]
-        key = reason if reason in known else "fail" if reason else "first"
+        key = reason if reason in known else "first"
         return text(f"fault.deliver.{key}", who=step.name, before=before, wait=wait)
     key = step.effect.replace(" ", "_")
     if key not in load("fault")["queue"]:

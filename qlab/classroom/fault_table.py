@@ -16,7 +16,7 @@ from qlab.classroom import notebook
 from qlab.classroom.fault_table_svg import Band, Group, draw
 from qlab.classroom.fault_words import FAULTS, Names, effect_name, fault_name, outcome_name
 from qlab.classroom.texts import text
-from qlab.testing.explorer.report import Report
+from qlab.testing.explorer.report import Report, Row
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class FaultTable:
         for name, report in self.reports.items():
             for row in report.rows:
                 cells = [outcome_name(row.outcomes.get(fault)) for fault in FAULTS]
-                lines.append([name, effect_name(row.effect, self.names), *cells])
+                lines.append([name, self._effect(report, row), *cells])
         table = "\n".join(f"| {' | '.join(map(_in_cell, line))} |" for line in lines)
         return f"<details><summary>{text('fault.in_words')}</summary>\n\n{table}\n\n</details>"
 
@@ -80,10 +80,15 @@ class FaultTable:
         failure = report.shortest_failure
         end = text("fault.shortest", seed=failure.seed) if failure else text("fault.clean")
         groups = [
-            Group(effect_name(row.effect, self.names), tuple((f, row.outcomes.get(f)) for f in FAULTS))
+            Group(self._effect(report, row), tuple((f, row.outcomes.get(f)) for f in FAULTS))
             for row in report.rows
         ]
         return Band(name, f"{text('fault.tried', schedules=report.schedules)} · {end}", tuple(groups))
+
+    def _effect(self, report: Report, row: Row) -> str:
+        """What an effect is called; with whose it is, if there are two actors."""
+        name = effect_name(row.effect, self.names)
+        return f"{row.actor} · {name}" if len({one.actor for one in report.rows}) > 1 else name
 
     def _sentence(self, name: str, report: Report) -> str:
         places: dict[str, list[str]] = {}
@@ -91,7 +96,7 @@ class FaultTable:
             for outcome in dict.fromkeys(row.outcomes.values()):
                 if outcome not in (None, "once"):
                     hit = ", ".join(fault_name(f) for f in FAULTS if row.outcomes.get(f) == outcome)
-                    effect = effect_name(row.effect, self.names)
+                    effect = self._effect(report, row)
                     where = text("fault.told_place", effect=effect, faults=hit)
                     places.setdefault(outcome_name(outcome), []).append(where)
         told = "; ".join(f"{outcome}: {', '.join(where)}" for outcome, where in places.items())

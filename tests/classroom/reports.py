@@ -39,7 +39,7 @@ STALL = Schedule(
     (
         step("A", "deliver"),
         step("A", "SELECT processed_job", result="SELECT 0"),
-        step("A", "CHARGE o1", "~"),
+        step("A", "CHARGE o1", "~", result="ch_2"),
         step("A'", "deliver", at=35.0),
         step("A'", "SELECT processed_job", at=35.0, result="SELECT 0"),
         step("A'", "CHARGE o1", at=35.0, result="ch_1"),

@@ -85,6 +85,7 @@ def test_money_is_drawn_where_it_moved_and_not_where_an_old_charge_came_back() -
         texts(FaultSchedule(replace(CRASH, steps=s)).svg()).count("₫") for s in (CRASH.steps, again, refused)
     ]
     assert coins == [2, 1, 1]
+    assert texts(FaultSchedule(STALL).svg()).count("₫") == 2
 
 
 def test_a_jump_of_the_clock_is_written_between_two_steps() -> None:

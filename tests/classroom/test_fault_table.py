@@ -69,6 +69,12 @@ def test_effects_that_are_the_same_as_above_are_named_once() -> None:
     assert "INSERT processed_job" in texts(FaultTable(different).svg())
 
 
+def test_with_two_actors_each_effect_says_whose_it_is() -> None:
+    rows = [row(1, "SELECT visit", "ooo-o"), replace(row(2, "SELECT visit", "ooo-o"), actor="B")]
+    words = texts(FaultTable({"hai worker": report(rows)}).svg())
+    assert {"A · SELECT visit", "B · SELECT visit"} <= set(words)
+
+
 def test_many_effects_go_on_below_and_stay_in_the_picture() -> None:
     root = ET.fromstring(FaultTable({"outbox": LONG}).svg())
     width, height = float(root.get("width") or 0), float(root.get("height") or 0)

@@ -17,28 +17,34 @@ def calls(*names):
 
 
 class KillProxy:
-    """Kills at the `number`-th request for which `chosen(request)` is true; `when` is "before" or "after".
+    """Strikes at the `number`-th request for which `chosen(request)` is true; `when` is "before" or "after".
 
-    `victim` is called to kill. `killed` is set once that has happened; afterwards nothing is carried.
+    `victim` is called to kill. `killed` is set once that has happened; afterwards nothing is carried. Without
+    a victim the connection is cut instead, and so at each further `number`-th request; `cuts` counts them.
     """
 
     def __init__(self, url, chosen, number, when):
         self._target = parse_url(url)
-        self._chosen, self._left, self._when = chosen, number, when
+        self._chosen, self._number, self._left, self._when = chosen, number, number, when
+        self.cuts = 0
         self.victim = None
         self.killed = asyncio.Event()
         self._tasks = set()
 
-    def _kill(self):
-        self.victim()
-        self.killed.set()
+    def _strike(self):
+        """Whoever calls this carries nothing more, so its connection is closed."""
+        if self.victim is None:
+            self.cuts, self._left = self.cuts + 1, self._number
+        else:
+            self.victim()
+            self.killed.set()
 
     async def _requests(self, reader, writer, marks):
         while not self.killed.is_set() and (request := await reader.read(2**20)):
             if self._chosen(request):
                 self._left -= 1
                 if self._left == 0 and self._when == "before":
-                    self._kill()
+                    self._strike()
                     return
                 if self._left == 0:
                     marks.add("its answer kills")
@@ -48,7 +54,7 @@ class KillProxy:
     async def _answers(self, reader, writer, marks):
         while not self.killed.is_set() and (answer := await reader.read(2**20)):
             if marks:
-                self._kill()
+                self._strike()
                 return
             writer.write(answer)
             await writer.drain()

@@ -89,6 +89,15 @@ async def test_a_flow_survives_a_kill_at_every_step(redis, redis_url, prefix, wh
     assert number > 8  # add, and each of five jobs is taken and settled, some of them in one trip
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_flow_whose_connections_are_cut_at_every_second_trip(redis, redis_url, prefix, when):
+    """The workers live on and make each trip again, with its number: nothing acts twice."""
+    async with KillProxy(redis_url, calls("settle_and_take"), 2, when) as proxy:
+        await run_to_its_end("flow", proxy.url, prefix)
+        assert proxy.cuts >= 3
+    await check_the_flow(redis, redis_url, prefix)
+
+
 async def check_the_ticks(redis_url, prefix):
     """One job for each nominal tick from the first to the last."""
     async with Queue("thumb", redis_url, prefix=prefix) as queue:

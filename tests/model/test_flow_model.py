@@ -15,7 +15,7 @@ from tests.model.flow_model import FlowJob, FlowModel
 from tests.redis.flow_state import POLICIES, Bench, check_flows
 
 QUEUES = ("a", "b", "c")
-IDS = st.integers(1, 12)  # few, so that a new flow often meets the jobs of an older one
+IDS = st.integers(1, 20)  # few, so that a new flow often meets the jobs of an older one
 NODES = st.tuples(
     st.sampled_from(QUEUES), IDS, st.sampled_from([*POLICIES, "fail_parent"]),
     st.sampled_from([None, None, 3]), st.sampled_from([0, 0, 0, 1000]), st.integers(0, 5),
@@ -35,6 +35,7 @@ class FlowMachine(RuleBasedStateMachine):
         url = os.environ["QLAB_REDIS_URL"]
         self.redis = redis.asyncio.Redis.from_url(url, decode_responses=True)
         self.bench = Bench(self.redis, url, self.prefix, clock=lambda: self.model.now / 1000)
+        self.flows = 0
         self.lost = []  # (name, claim) of holdings that are over
 
     def run(self, coroutine):
@@ -51,9 +52,12 @@ class FlowMachine(RuleBasedStateMachine):
         self.run(self.redis.aclose())
         self.loop.close()
 
+    def has(self, state):
+        return any(job.state == state for job in self.model.jobs.values())
+
     def pick(self, data, *states):
         names = sorted(name for name, job in self.model.jobs.items() if not states or job.state in states)
-        return data.draw(st.sampled_from(names)) if names else None
+        return data.draw(st.sampled_from(names))
 
     @initialize(nodes=FLOWS)
     def add_one(self, nodes):
@@ -64,13 +68,15 @@ class FlowMachine(RuleBasedStateMachine):
         self.add(nodes)
 
     def add(self, nodes):
-        """Each node hangs below the one before it that its last number says."""
-        jobs, trees = [], []
+        """Each node hangs below the one before it that its last number says; ids move on with each flow."""
+        jobs, trees, shift = [], [], 7 * self.flows
+        self.flows += 1
         for n, (queue, number, policy, priority, delay, above) in enumerate(nodes):
             upper = above % n if n else None
             parent = jobs[upper].name if n else None
-            jobs.append(FlowJob(f"{queue}:j{number}", parent, policy, priority, delay))
-            options = {"job_id": f"j{number}", "priority": priority, "delay": delay / 1000}
+            job_id = f"j{(number + shift) % 20 + 1}"
+            jobs.append(FlowJob(f"{queue}:{job_id}", parent, policy, priority, delay))
+            options = {"job_id": job_id, "priority": priority, "delay": delay / 1000}
             trees.append({"name": "a", "queue": queue, "options": options, "children": []})
             if n:
                 trees[n]["on_failure"] = policy
@@ -82,12 +88,9 @@ class FlowMachine(RuleBasedStateMachine):
         else:
             assert self.run(self.bench.flows.add(trees[0])).job.duplicate == (answer == "duplicate")
 
-    @rule(ms=st.sampled_from([500, 1000]))
-    def time_passes(self, ms):
+    @rule(queue=st.sampled_from(QUEUES), want=st.integers(1, 3), ms=st.sampled_from([0, 500, 1000]))
+    def take(self, queue, want, ms):
         self.model.now += ms
-
-    @rule(queue=st.sampled_from(QUEUES), want=st.integers(1, 3))
-    def take(self, queue, want):
         self.trip(queue, want, [])
 
     def trip(self, queue, want, settlements):
@@ -101,9 +104,9 @@ class FlowMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), kind=st.sampled_from(["completed", "completed", "failed", "retrying", "put-back"]),
           keep=st.sampled_from([True, True, False]), delay=st.sampled_from([0, 1000]))  # fmt: skip
+    @precondition(lambda self: self.has("active"))
     def settle(self, data, kind, keep, delay):
-        if name := self.pick(data, "active"):
-            self.end(name, kind, keep, delay)
+        self.end(self.pick(data, "active"), kind, keep, delay)
 
     def end(self, name, kind, keep=True, delay=0):
         queue, _, job_id = name.partition(":")
@@ -143,55 +146,64 @@ class FlowMachine(RuleBasedStateMachine):
             assert self.trip(queue, 0, [(kind, job_id, claim, 1, "1", "", ":")]) == "lock-lost"
 
     @rule(data=st.data(), final=st.booleans())
+    @precondition(lambda self: self.has("active"))
     def stall(self, data, final):
-        if name := self.pick(data, "active"):
-            queue, _, job_id = name.partition(":")
-            self.lost.append((name, self.model.jobs[name].claim))
-            connection = self.bench.queue(queue).connection
-            self.run(self.redis.zadd(connection.keys["active"], {job_id: 1}))
-            most = 0 if final else 1000
-            assert self.run(connection.call("recover", max_stalled=most)) == [[job_id, int(final)]]
-            self.model.finish(name, "failed", keep=True) if final else self.model.come_back(name)
+        name = self.pick(data, "active")
+        queue, _, job_id = name.partition(":")
+        self.lost.append((name, self.model.jobs[name].claim))
+        connection = self.bench.queue(queue).connection
+        self.run(self.redis.zadd(connection.keys["active"], {job_id: 1}))
+        most = 0 if final else 1000
+        assert self.run(connection.call("recover", max_stalled=most)) == [[job_id, int(final)]]
+        self.model.finish(name, "failed", keep=True) if final else self.model.come_back(name)
 
-    @rule(data=st.data())
-    def remove(self, data):
-        if name := self.pick(data):
-            tree = self.model.tree(name)
-            if any(self.model.jobs[one].state == "active" for one in tree):
-                with pytest.raises(JobStateError, match="active"):
-                    self.run(self.job(name).remove())
-            else:
+    @rule(
+        data=st.data(),
+        verb=st.sampled_from(["remove", "remove", "clean", "drain"]),
+        queue=st.sampled_from(QUEUES),
+    )
+    @precondition(lambda self: len(self.model.jobs) > 8)
+    def some_go(self, data, verb, queue):
+        getattr(self, verb)(data, queue)
+
+    def remove(self, data, _):
+        name = self.pick(data)
+        tree = self.model.tree(name)
+        if any(self.model.jobs[one].state == "active" for one in tree):
+            with pytest.raises(JobStateError, match="active"):
                 self.run(self.job(name).remove())
-                self.model.remove(tree)
+        else:
+            self.run(self.job(name).remove())
+            self.model.remove(tree)
 
-    @rule(queue=st.sampled_from(QUEUES), state=st.sampled_from(
-        ["waiting", "delayed", "prioritized", "waiting-children", "completed", "failed"]))  # fmt: skip
-    def clean(self, queue, state):
+    def clean(self, data, queue):
+        state = data.draw(st.sampled_from(CLEANED))
         found = self.run(self.bench.queue(queue).clean(state))
         assert sorted(f"{queue}:{job_id}" for job_id in found) == sorted(self.model.clean(queue, state))
 
-    @rule(queue=st.sampled_from(QUEUES))
-    def drain(self, queue):
-        expected = [self.model.clean(queue, one) for one in ("waiting-children", "waiting", "prioritized")]
+    def drain(self, _, queue):
+        expected = [self.model.clean(queue, one) for one in ("waiting-children", *READY)]
         assert self.run(self.bench.queue(queue).drain()) == sum(map(len, expected))
 
     @rule(data=st.data())
+    @precondition(lambda self: self.has("failed"))
     def retry(self, data):
-        if name := self.pick(data, "failed"):
-            if not self.model.jobs[name].released and self.model.culprits(name):
-                with pytest.raises(JobStateError, match="failed because of its child"):
-                    self.run(self.job(name).retry())
-            else:
+        name = self.pick(data, "failed")
+        if not self.model.jobs[name].released and self.model.culprits(name):
+            with pytest.raises(JobStateError, match="failed because of its child"):
                 self.run(self.job(name).retry())
-                self.model.replay(name)
+        else:
+            self.run(self.job(name).retry())
+            self.model.replay(name)
 
     @rule(data=st.data(), failed=st.booleans())
+    @precondition(lambda self: self.has("completed"))
     def run_again(self, data, failed):
         """A job that has completed runs again, and ends in whatever way."""
-        if name := self.pick(data, "completed"):
-            self.run(self.job(name).retry("completed"))
-            self.model.replay(name)
-            self.work(data, name.partition(":")[0], failed)
+        name = self.pick(data, "completed")
+        self.run(self.job(name).retry("completed"))
+        self.model.replay(name)
+        self.work(data, name.partition(":")[0], failed)
 
     @invariant()
     def every_job_is_as_the_model_says(self):
@@ -206,7 +218,7 @@ class FlowMachine(RuleBasedStateMachine):
 
     async def look(self):
         """State, pending children and words of every job that is there."""
-        names = [f"{queue}:j{number}" for queue in QUEUES for number in range(1, 13)]
+        names = [f"{queue}:j{number}" for queue in QUEUES for number in range(1, 21)]
         found = await self.redis.eval(LOOK, 0, self.prefix, *names)
         return {
             name: (state, set(pending), dict(zip(words[::2], words[1::2], strict=True)))
@@ -226,7 +238,8 @@ end
 return found
 """
 READY = ("waiting", "prioritized")
+CLEANED = (*READY, "delayed", "waiting-children", "completed", "failed")
 FlowMachine.TestCase.settings = settings(
-    max_examples=50, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=45, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestFlows = FlowMachine.TestCase

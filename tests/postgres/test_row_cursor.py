@@ -5,12 +5,14 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
+from psycopg_pool import AsyncConnectionPool
 
 from qlab.postgres import row_cursor
-from qlab.postgres.errors import NotInstalled
+from qlab.postgres.errors import ConnectionUnusable, NotInstalled
 from qlab.postgres.row_cursor import Position, run_rows
 from tests.postgres.conftest import Pool
 
@@ -157,3 +159,24 @@ async def test_a_missing_table_says_install(pg_dsn: str) -> None:
     async with await AsyncConnection.connect(pg_dsn) as conn:
         with pytest.raises(NotInstalled, match="row_cursor is missing"):
             await run_rows(conn, "r", read, Seen())
+
+
+async def test_connections_that_cannot_work_say_so_and_a_pool_of_one_works(events: Pool, pg_dsn: str) -> None:
+    async with events.connection() as conn:
+        await insert(conn, 2)
+    async with await AsyncConnection.connect(pg_dsn) as conn:
+        await conn.execute("SELECT 1")
+        with pytest.raises(ConnectionUnusable, match="inside a transaction"):
+            await run_rows(conn, "r", read, Seen())
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await conn.execute("SELECT 1/0")
+        with pytest.raises(ConnectionUnusable, match="roll it back"):
+            await run_rows(conn, "r", read, Seen())
+    with pytest.raises(ConnectionUnusable, match="closed"):
+        await run_rows(conn, "r", read, Seen())
+    async with AsyncConnectionPool(pg_dsn, min_size=1, max_size=1, timeout=20, open=False) as single:
+        seen = Seen()
+        await read_all(single, seen, 2, limit=1)
+    assert len(seen.ids) == 2
+    with pytest.raises(ConnectionUnusable, match="pool is closed"):
+        await run_rows(single, "r", read, Seen())

@@ -3,9 +3,8 @@
 import asyncio
 
 import pytest
-from redis.exceptions import ResponseError
 
-from qlab import BulkAddError, PayloadError, Queue
+from qlab import BulkAddError, PayloadError, Queue, RedisFull
 from qlab.sync import SyncQueue
 from tests.redis.queue_state import check_invariants, members, read_events
 
@@ -42,8 +41,8 @@ async def test_h06_b_a_thousand_that_do_not_fit_are_all_there_or_none(small):
         await leave(room)
         try:
             expected += [job.id for job in await queue.add_bulk([("a", "x" * 2000) for _ in range(1000)])]
-        except ResponseError as error:
-            refused += "maxmemory" in str(error)
+        except RedisFull as error:
+            refused += "is full and stored nothing: raise its maxmemory" in str(error)
         await leave(None)
         assert (await members(queue.connection.client, queue.keys))["waiting"] == expected
         assert len(await read_events(queue.connection.client, queue.keys)) == len(expected)

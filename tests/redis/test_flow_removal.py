@@ -4,6 +4,7 @@ import pytest
 
 from qlab import JobGone, JobStateError
 from tests.redis.flow_state import child, parent
+from tests.redis.queue_state import read_events
 
 
 def three_levels():
@@ -14,7 +15,7 @@ def three_levels():
 TREE = ["report:top", "middle:m", "thumb:c1", "thumb:c2", "thumb:c3"]
 
 
-async def test_removing_a_parent_removes_all_below_it(bench):
+async def test_removing_a_parent_removes_all_below_it(bench, redis):
     node = await bench.flows.add(three_levels())
     await bench.run("thumb:c1")
     await bench.fail("thumb:c2")  # in another state each: completed, failed, waiting, and parents that failed
@@ -24,6 +25,8 @@ async def test_removing_a_parent_removes_all_below_it(bench):
     await node.job.remove()
     assert set((await bench.states(*TREE)).values()) == {"gone"}
     assert await bench.redis.keys(f"{bench.prefix}:*children:*") == []
+    removed = [one["job"] for one in await read_events(redis, bench.queue("thumb").keys, "removed")]
+    assert sorted(removed) == ["c1", "c2", "c3"]
     with pytest.raises(JobGone):
         await node.job.remove()
 
@@ -177,6 +180,17 @@ async def test_an_ignored_child_that_runs_again_in_time_is_waited_for_again(benc
     assert (await job.get_children_values(), await job.get_children_failures()) == (
         {"thumb:c1": "done", "thumb:c2": "done"}, {},
     )  # fmt: skip
+
+
+async def test_a_dependency_that_was_removed_stays_removed(bench):
+    job = (await bench.flows.add(parent(child(1, on_failure="remove_dependency"), child(2)))).job
+    await bench.fail("thumb:c1")
+    await (await bench.job("thumb:c1")).retry()
+    assert await job.get_pending_children() == ["thumb:c2"]
+    await bench.run("thumb:c2")
+    assert (await job.refresh()).state == "waiting"
+    await job.remove()
+    assert await bench.state("thumb:c1") == "waiting"
 
 
 async def test_a_result_stays_though_its_child_runs_again_and_fails_and_is_run_again(bench):

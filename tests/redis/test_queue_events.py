@@ -1,10 +1,11 @@
 """QueueEvents: everything that happens, in order, each once."""
 
 import asyncio
+import contextlib
 
 import pytest
 
-from qlab import JobFailed, QueueEvents
+from qlab import JobFailed, QueueEvents, RedisUnavailable, events
 
 
 async def collect(events, total):
@@ -49,3 +50,25 @@ async def test_h18_the_stream_is_capped_where_events_are_made(queue, redis):
     for _ in range(12):
         await queue.add_bulk([("a", "x" * 100) for _ in range(1000)])
     assert await redis.xlen(queue.keys["events"]) <= 10_150  # whole nodes of 100, at every 50th entry
+
+
+async def test_following_goes_on_where_it_was_after_an_outage(queue, monkeypatch, caplog):
+    """Two tries fail; nothing is missed, nothing told twice, and the log says it once."""
+    positions, real = [], events.read
+
+    async def shaky(connection, client, position):
+        positions.append(position)
+        if len(positions) in (2, 3):
+            raise RedisUnavailable("gone")
+        return await real(connection, client, position)
+
+    monkeypatch.setattr(events, "read", shaky)
+    async with contextlib.aclosing(
+        events.follow(queue.connection, queue.connection.client, await events.last_position(queue.connection))
+    ) as followed:
+        for name in ("first", "second"):
+            job = await queue.add(name)
+            entry = await anext(followed)
+            assert (entry[1]["event"], entry[1]["job"]) == ("added", job.id)
+    assert positions[1] == positions[2] == positions[3]
+    assert caplog.text.count("trying again until it works") == 1

@@ -27,7 +27,7 @@ async def test_a_claim_that_does_not_hold_is_told_by_its_shortest_schedule(table
     with pytest.raises(FailureFound) as failure:
         await assert_no_failure(tables, [charging(wrong.charge_first)], charged(), provider=WITHOUT_DEDUPE)
     assert str(failure.value).splitlines() == [
-        '"twice" within 1 fault(s) and 0 switch(es); 20 schedules: 12 once, 8 twice',
+        '"twice" within 1 fault and 0 switches; 20 schedules: 12 once, 8 twice',
         'seed "A1>" ends "twice":',
         "  1.     0.0 s  the queue delivers the job to A",
         "  2.     0.0 s  A: SELECT processed_job (postgres) -> SELECT 0",
@@ -60,7 +60,7 @@ async def test_what_was_not_fully_tried_is_no_claim(tables: FaultLab):
 
 async def test_two_workers_and_no_fault_are_enough_for_a_check_before_the_act(tables: FaultLab):
     pair = [charging(wrong.charge_first, name) for name in "AB"]
-    with pytest.raises(FailureFound, match='"twice" within 0 fault'):
+    with pytest.raises(FailureFound, match='"twice" within 0 faults and 1 switch;'):
         await assert_no_failure(tables, pair, charged(), faults=0, switches=1, provider=WITHOUT_DEDUPE)
 
 

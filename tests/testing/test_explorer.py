@@ -25,6 +25,7 @@ from qlab.testing import (
     FaultLab,
     NonDeterministic,
     Provider,
+    ProviderClient,
     Unsupported,
     World,
     explore,
@@ -87,6 +88,11 @@ async def run_sql(world: World, sql: str) -> None:
         await connection.execute(sql)
 
 
+async def find_over_http(world: World) -> None:
+    async with ProviderClient(world.provider_url) as provider:
+        await provider.find("o1")
+
+
 async def run_redis(world: World, *words: str) -> None:
     async with redis.from_url(world.redis_url) as client:
         await client.execute_command(*words)
@@ -116,6 +122,8 @@ REFUSED = {
     "sslmode=disable": encrypted,
     "thread": lambda world: asyncio.to_thread(len, "x"),
     "BLPOP": lambda world: run_redis(world, "BLPOP", "jobs", "1"),
+    "only charge": lambda world: world.provider.find("o1"),
+    "POST /charges": lambda world: find_over_http(world),
     "TIME": lambda world: run_redis(world, "TIME"),
 }
 
@@ -247,6 +255,15 @@ async def test_a_lock_on_oneself_is_stuck(lab: FaultLab):
     await lab.install(wrong.create_tables)
     report = await explore(lab, [actor(two_connections)], fine, faults=0)
     assert report.verdict == "stuck: -"
+
+
+async def test_a_handler_that_only_waits_is_refused(lab: FaultLab):
+    async def wait_for_ever(world: World) -> None:
+        while True:
+            await asyncio.sleep(1)
+
+    with pytest.raises(Unsupported, match="wait for ever"):
+        await explore(lab, [actor(wait_for_ever)], fine)
 
 
 async def test_every_schedule_begins_with_the_same_rows(lab: FaultLab):

@@ -24,6 +24,15 @@ async def test_charge_first_fails_without_any_fault(lab: FaultLab):
     ]
 
 
+async def test_the_right_way_with_two_workers_and_a_fault(lab: FaultLab):
+    """Lease and token; one order in one job, so that the job's id is as good a key as any."""
+    await lab.install(wrong.create_tables)
+    pair = [charging(wrong.job_id_as_key, "A"), charging(wrong.job_id_as_key, "B")]
+    report = await explore(lab, pair, charged("charge_key"), switches=1, rules=PATIENT)
+    assert report.verdict == "no failure within 1 fault and 1 switch"
+    assert report.outcomes == {"once": 192}
+
+
 @pytest.mark.slow  # 370 schedules
 async def test_two_faults_show_what_the_token_is_for(lab: FaultLab):
     """A stalls after its claim, A' takes over, fails and releases; A wakes up and writes DONE anyway."""

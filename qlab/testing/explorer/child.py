@@ -40,8 +40,6 @@ _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 class _Owner:
     """The only actor in this process."""
 
-    dead = False
-
     def __init__(self, name: str, say: Callable[[dict[str, Any]], None]) -> None:
         self.name, self._say = name, say
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -114,7 +112,7 @@ def _act(handler: Any, request: dict[str, Any]) -> None:
     given = request["world"]
     provider = ProviderClient("http://provider", uds=given["provider_socket"])
     rules = DeliveryRules(**{**given.pop("rules"), "backoff": tuple(given.pop("backoff"))})
-    world = World(lambda: loop.true_now, provider=provider, provider_url="", rules=rules, **given)
+    world = World(lambda: loop.true_now, provider=provider, rules=rules, **given)
 
     async def act() -> str | None:
         try:

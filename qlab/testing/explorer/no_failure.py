@@ -89,10 +89,11 @@ def _message(report: Report) -> str:
     failure = report.shortest_failure
     assert failure is not None
     counts = ", ".join(f"{count} {word}" for word, count in report.outcomes.items())
-    bounds = f"{report.faults} fault(s) and {report.switches} switch(es)"
+    faults = f"{report.faults} fault{'s' * (report.faults != 1)}"
+    switches = f"{report.switches} switch{'es' * (report.switches != 1)}"
     return (
-        f'"{failure.outcome}" within {bounds}; {report.schedules} schedules: {counts}\n{in_words(failure)}\n'
-        f'To run this schedule alone, pass seed="{failure.seed}".'
+        f'"{failure.outcome}" within {faults} and {switches}; {report.schedules} schedules: {counts}\n'
+        f'{in_words(failure)}\nTo run this schedule alone, pass seed="{failure.seed}".'
     )
 
 

@@ -101,12 +101,16 @@ class Nursery:
 
 def _pickled(actor: Actor) -> str:
     try:
-        return base64.b64encode(pickle.dumps(actor.handler)).decode()
+        pickled = pickle.dumps(actor.handler)
+        reason = "it is of __main__" if b"__main__" in pickled else None
     except (pickle.PicklingError, AttributeError, TypeError) as error:
+        reason = str(error)
+    if reason is not None:
         raise ExplorerError(
             f"isolate=True needs a handler that another process can import: move that of {actor.name} to the "
-            f"top level of a module ({error})"
-        ) from None
+            f"top level of a module ({reason})"
+        )
+    return base64.b64encode(pickled).decode()
 
 
 class ForkedDelivery(Delivery):

@@ -12,7 +12,7 @@ import h11
 from qlab.testing.explorer.errors import Unsupported
 from qlab.testing.explorer.proxy import CHUNK, Connection
 from qlab.testing.explorer.wire import WireError
-from qlab.testing.explorer.world import NoReply, decide
+from qlab.testing.explorer.world import ONLY_CHARGES, NoReply, decide
 from qlab.testing.provider import ProviderError
 from qlab.testing.provider_http import as_json
 
@@ -67,7 +67,7 @@ class ProviderConnection(Connection):
 
     async def _answer(self, request: h11.Request, body: bytes) -> tuple[int, dict[str, Any]]:
         if (request.method, request.target) != (b"POST", b"/charges"):
-            raise Unsupported("of the provider only POST /charges can be explored")
+            raise Unsupported(ONLY_CHARGES)
         key = dict(request.headers).get(b"idempotency-key")
         try:
             asked = json.loads(body)

@@ -12,6 +12,8 @@ from qlab.testing.explorer.rules import Move, format_seed
 from qlab.testing.explorer.stage import Stage
 
 _MOST_MOVES = 2000
+_MOST_PAUSES = 5000
+"""Moments in a row at which a timer fires and nobody asks a server for anything."""
 _MOST_STALL_DELIVERIES = 3
 _MOST_DELIVERIES = 12
 
@@ -60,6 +62,7 @@ class Run:
         self._failures: dict[str, int] = {}
         self._current: Delivery | None = None
         self._looked_again = False
+        self._pauses = 0
 
     async def play(self) -> None:
         """Run it. Raises NonDeterministic, Unsupported, Unresponsive."""
@@ -150,6 +153,9 @@ class Run:
             self._loop.blocked.clear()
             return again
         self._looked_again = False
+        self._pauses += 1
+        if self._pauses > _MOST_PAUSES:
+            raise Unsupported(f"nothing happens but {_MOST_PAUSES} timers: does a handler wait for ever?")
         self._stage.advance(max(0.0, min(moments) - self._loop.now), asleep)
         self._current = None  # nobody is interrupted by whoever comes next
         for due in sorted(self._due):
@@ -171,7 +177,7 @@ class Run:
             raise Unsupported(
                 f"a schedule has more than {_MOST_MOVES} effects: does a handler loop for ever?"
             )
-        self._current = delivery
+        self._current, self._pauses = delivery, 0
         if fault == "~":
             self._stall(delivery)
         else:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from qlab.testing.explorer.clock import OWNER, SilentWhenDead, VirtualLoop
+from qlab.testing.explorer.clock import OWNER, ActorsAreQuiet, VirtualLoop
 from qlab.testing.explorer.errors import Unresponsive
 from qlab.testing.explorer.gate import Delivery
 from qlab.testing.explorer.line import Line
@@ -27,7 +27,10 @@ from qlab.testing.explorer.servers import FaultLab, Upstream
 from qlab.testing.explorer.world import EPOCH, GatedProvider, World
 from qlab.testing.provider import PaymentProvider
 
-_TALKATIVE = ("psycopg", "psycopg.pool", "asyncio", "qlab", "qlab.worker", "qlab.relay")
+_TALKATIVE = (
+    *("psycopg", "psycopg.transaction", "psycopg.pool", "asyncio"),
+    *("qlab", "qlab.worker", "qlab.relay"),
+)
 _ROUNDS = 20
 """How often a handler is told to end before it is said that it does not."""
 
@@ -78,7 +81,7 @@ class Stage:
         self.actors = {actor.name: actor for actor in actors}
         self.loop = VirtualLoop()
         self.loop.set_exception_handler(lambda loop, context: None)  # of the dead nobody collects errors
-        self._silence = SilentWhenDead()
+        self._silence = ActorsAreQuiet()
         for name in _TALKATIVE:
             logging.getLogger(name).addFilter(self._silence)
         self.upstream = Upstream(lab)
@@ -86,7 +89,7 @@ class Stage:
         self.deliveries: list[Delivery] = []
         self._kind = provider
         self.provider = PaymentProvider()
-        self._places: dict[str, tuple[Path, str]] = {}
+        self._places: dict[str, dict[str, str]] = {}
         self._listeners: list[asyncio.Server] = []
         self._running: dict[str, Delivery] = {}
 
@@ -108,17 +111,16 @@ class Stage:
         """Start a worker with this delivery of the actor's job."""
         kind = LocalDelivery if self.nursery is None else ForkedDelivery
         delivery = kind(self.loop, self.upstream, self.provider, chain, number)
-        folder, url = await self._listen(delivery.name)
+        where = await self._listen(delivery.name)
         self._running[delivery.name] = delivery
         self.deliveries.append(delivery)
-        dsn, redis_url = self.lab.actor_urls(folder)
-        where = {"pg_dsn": dsn, "redis_url": redis_url, "provider_socket": str(folder / "provider.sock")}
         if isinstance(delivery, ForkedDelivery) and self.nursery is not None:
             given = {**where, "rules": asdict(self.rules), "backoff": self.rules.backoff}
-            delivery.run(self.nursery, given, folder / "control.sock")
+            control = Path(where["provider_socket"]).with_name("control.sock")
+            delivery.run(self.nursery, given, control)
         elif isinstance(delivery, LocalDelivery):
             gated = GatedProvider(delivery)
-            world = World(lambda: self.loop.now, provider=gated, provider_url=url, rules=self.rules, **where)
+            world = World(lambda: self.loop.now, provider=gated, rules=self.rules, **where)
             delivery.run(self.actors[chain].handler, world)
         return delivery
 
@@ -171,11 +173,11 @@ class Stage:
         for _ in range(3):  # transports close in the loop's next rounds
             self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
-        for folder, _ in self._places.values():
-            shutil.rmtree(folder, ignore_errors=True)
+        for where in self._places.values():
+            shutil.rmtree(Path(where["provider_socket"]).parent, ignore_errors=True)
 
-    async def _listen(self, name: str) -> tuple[Path, str]:
-        """Folder with the sockets of this delivery, and the URL of its provider. They are kept."""
+    async def _listen(self, name: str) -> dict[str, str]:
+        """Where this delivery finds its servers, as fields of a World. The sockets are kept."""
         if name not in self._places:
             folder = self.lab.folder / f"actor-{len(self._places)}"
             folder.mkdir()
@@ -190,8 +192,13 @@ class Stage:
             for file, meet in meetings.items():
                 self._listeners.append(await asyncio.start_unix_server(meet, folder / file))
                 (folder / file).chmod(0o777)  # the folder's name is what an actor of another user knows
-            url = "" if self.nursery else await self._listen_on_loopback(name)
-            self._places[name] = folder, url
+            dsn, redis_url = self.lab.actor_urls(folder)
+            self._places[name] = {
+                "pg_dsn": dsn,
+                "redis_url": redis_url,
+                "provider_url": "" if self.nursery else await self._listen_on_loopback(name),
+                "provider_socket": str(folder / "provider.sock"),
+            }
         return self._places[name]
 
     async def _listen_on_loopback(self, name: str) -> str:

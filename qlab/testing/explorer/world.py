@@ -70,6 +70,9 @@ class Evidence(_Clock):
         return found
 
 
+ONLY_CHARGES = "of the provider only charge() (POST /charges) can be explored"
+
+
 class NoReply(ProviderError):
     """The request or its answer is lost: whether money moved is unknown to the caller."""
 
@@ -115,3 +118,8 @@ class GatedProvider:
     async def charge(self, order: str, amount: int, key: str | None = None) -> Charge:
         """Take the money once for this key. Raises ProviderError: 503, or 504 when the answer is lost."""
         return await decide(self._delivery, order, amount, key)
+
+    async def find(self, order: str) -> NoReturn:
+        """Refused, as over HTTP."""
+        self._delivery.refuse(ONLY_CHARGES)
+        raise AssertionError("not reached")
