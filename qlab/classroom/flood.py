@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import redis
 
 from qlab.classroom.spike import until_empty
+from qlab.errors import RedisFull
 from qlab.job import Job
 from qlab.queue import Queue
 from qlab.worker import Worker
@@ -36,7 +37,7 @@ async def flood(url: str, count: int) -> dict[str, int]:
             numbers = range(first, min(first + AT_ONCE, count))
             try:
                 await queue.add_bulk([("receipt", {"order": n, "note": NOTE}) for n in numbers])
-            except redis.exceptions.OutOfMemoryError:
+            except RedisFull:
                 said["refused"] += len(numbers)
             else:
                 said["accepted"] += len(numbers)
