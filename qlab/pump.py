@@ -204,6 +204,10 @@ class Pump:
 
     async def _wait(self) -> None:
         """Sleep until a job has ended, a token came, or a delayed job is due."""
+        await asyncio.sleep(0)  # jobs that wait for nothing have ended by then
+        if self._kick.is_set():
+            self._kick.clear()
+            return
         if self._room() and (self._watching is None or self._watching.done()):
             self._watching = asyncio.create_task(self._watch(), name="qlab-wake")
         await self._kick.wait()

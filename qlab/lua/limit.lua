@@ -23,7 +23,7 @@ local function spend(count, at)
   if not most then return end
   if count > 0 then
     redis.call('HSET', meta, 'window_start', string.format('%d', start), 'window_count', used + count)
-    gate_read = nil
+    gates[meta] = nil
   end
   if used + count >= most then shut_until(start + length) end
 end

@@ -21,12 +21,12 @@ local function id_of(member)
   return string.sub(member, string.find(member, ':', 1, true) + 1)
 end
 
--- What governs the whole queue, read once for each script; whoever writes it sets `gate_read` to nil.
-local gate_read
+-- What governs a whole queue, read once for each script; whoever writes it sets `gates[meta]` to nil.
+local gates = {}
 local function gate()
-  gate_read = gate_read or redis.call('HMGET', meta, 'paused', 'limited_until', 'limit_max', 'limit_ms',
+  gates[meta] = gates[meta] or redis.call('HMGET', meta, 'paused', 'limited_until', 'limit_max', 'limit_ms',
     'window_start', 'window_count')
-  return unpack(gate_read)
+  return unpack(gates[meta])
 end
 
 -- Milliseconds for which the queue lends nothing: 0 if it is open, math.huge while it is paused.
@@ -39,7 +39,7 @@ end
 local function shut_until(ms)
   local _, before = gate()
   redis.call('HSET', meta, 'limited_until', string.format('%d', math.max(ms, tonumber(before) or 0)))
-  gate_read = nil
+  gates[meta] = nil
 end
 
 -- Tell an idle worker if there is something that it may take.

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from qlab import Backoff, Deduplicate, FlowProducer, Worker
 from tests.redis.flow_state import child, parent
 from tests.redis.queue_state import members, read_events, until
@@ -138,6 +140,34 @@ async def test_a_released_parent_waits_while_its_queue_is_paused(bench, redis_ur
         assert await bench.state("report:p") == "waiting"
         await queue.resume()
         assert await node.job.wait_until_finished(5) == "ran"
+
+
+@pytest.mark.parametrize("paused", ["thumb", "report"])
+async def test_the_gate_of_one_queue_is_not_that_of_the_other(bench, paused):
+    """The trip that ends the child releases the parent elsewhere, and then takes at home."""
+    await bench.flows.add(parent(child(1)))
+    await bench.queue("thumb").add("next", job_id="next")
+    [(_, claim)], _ = await bench.take("thumb")
+    await bench.queue(paused).pause()
+    taken, words = await bench.take("thumb", 5, [("completed", "c1", claim, 1, "1", "", ":")])
+    assert (words, await bench.state("report:p")) == ("ok", "waiting")
+    assert taken == ([] if paused == "thumb" else [("next", 1)])
+    woken = {name: await bench.redis.llen(bench.queue(name).keys["wake"]) for name in ("thumb", "report")}
+    assert woken["report"] == (0 if paused == "report" else 1)
+
+
+@pytest.mark.parametrize("limited", ["thumb", "report"])
+async def test_the_limit_of_one_queue_is_not_that_of_the_other(bench, limited):
+    await bench.flows.add(parent(child(1)))
+    await bench.queue("thumb").add_bulk([("next", n) for n in range(3)])
+    [(_, claim)], _ = await bench.take("thumb")
+    await bench.queue(limited).set_global_rate_limit(2, 60)
+    taken, _ = await bench.take("thumb", 5, [("completed", "c1", claim, 1, "1", "", ":")])
+    assert len(taken) == (2 if limited == "thumb" else 3)
+    window = [
+        await bench.redis.hget(bench.queue(name).keys["meta"], "window_count") for name in ("thumb", "report")
+    ]
+    assert window == (["2", None] if limited == "thumb" else [None, None])
 
 
 async def test_a_limit_of_the_parents_queue_holds_for_released_parents(bench):

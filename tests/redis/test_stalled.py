@@ -224,3 +224,47 @@ async def test_a_lost_lease_is_not_taken_back_and_the_handler_can_see_it(timed, 
     await a._leases.renew()
     assert held.lock_lost
     assert await b.step() == 1
+
+
+async def test_a_worker_lets_its_jobs_end_before_one_that_must_be_alone(queue, redis, start_worker):
+    """Free slots or not: the suspect is given back uncounted, and nothing is taken past it or beside it."""
+    order, release = [], asyncio.Event()
+
+    async def handler(job):
+        order.append(f"start {job.name}")
+        await (release.wait() if job.name == "long" else asyncio.sleep(0))
+        order.append(f"end {job.name}")
+
+    await start_worker(handler, concurrency=5)
+    await queue.add("long")
+    await until(lambda: order)
+    await queue.pause()
+    suspect, *others = await queue.add_bulk([("suspect", None), ("other", 1), ("other", 2)])
+    await redis.hset(queue.keys.job(suspect.id), "alone", 1)
+    await queue.resume()
+    await until(lambda: given_back(suspect))
+    assert order == ["start long"]
+    release.set()
+    await asyncio.gather(*(job.wait_until_finished(10) for job in [suspect, *others]))
+    assert order[:4] == ["start long", "end long", "start suspect", "end suspect"]
+    assert sorted(order[4:]) == ["end other", "end other", "start other", "start other"]
+    assert ((await suspect.refresh()).attempts_made, suspect.stalled_counter, suspect.claim) == (1, 0, 2)
+
+
+async def given_back(job):
+    return (await job.refresh()).claim == 1 and job.state == "waiting"
+
+
+async def test_a_replay_may_run_beside_others_again(queue, redis):
+    job = await queue.add("a")
+    await queue.connection.call("settle_and_take", token="x", worker="x", lock=1, trip=1, want=1, count=0)
+    await until(lambda: recovered(queue, 1))
+    assert await redis.hget(queue.keys.job(job.id), "alone") == "1"
+    await queue.connection.call("settle_and_take", token="x", worker="x", lock=1, trip=2, want=1, count=0)
+    await until(lambda: recovered(queue, 1))
+    await (await job.refresh()).retry()
+    assert await redis.hexists(queue.keys.job(job.id), "alone") == 0
+
+
+async def recovered(queue, max_stalled):
+    return await queue.connection.call("recover", max_stalled=max_stalled)

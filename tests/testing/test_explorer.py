@@ -17,6 +17,7 @@ import pytest
 import redis.asyncio as redis
 
 from qlab.classroom.wrong import charging as wrong
+from qlab.embedded import ServerError
 from qlab.testing import (
     Actor,
     DeliveryRules,
@@ -230,6 +231,19 @@ def test_wrong_rules_and_names():
         DeliveryRules(lease=0)
     with pytest.raises(ValueError, match="letters"):
         Actor("A'", fine)
+
+
+async def test_a_lab_that_is_not_open_and_servers_that_are_not_there(pg_dsn: str):
+    async def nothing(connection: psycopg.AsyncConnection) -> None: ...
+
+    with pytest.raises(ExplorerError, match="not open"):
+        await FaultLab().install(nothing)
+    with pytest.raises(ExplorerError, match="not open"):
+        await explore(FaultLab(), [actor(fine)], fine)
+    for dsn, url in (("postgresql://localhost:1/x", None), (pg_dsn, "redis://localhost:1/0")):
+        with pytest.raises(ServerError):
+            async with FaultLab(dsn, url):
+                pass
 
 
 @pytest.mark.parametrize("seed", ["A", "1>", "A1> nonsense", "A99999999"])

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from qlab.classroom.wrong import charging as wrong
+from qlab.postgres import idempotency, outbox
 from qlab.testing import (
     Actor,
     Evidence,
@@ -17,6 +18,7 @@ from qlab.testing import (
     explore,
 )
 from tests.testing import isolated
+from tests.testing import test_explorer_clients as clients
 from tests.testing.explored import charge, charged, charging
 
 
@@ -38,6 +40,27 @@ async def test_the_same_table_and_digest_as_in_process(lab: FaultLab):
         assert there.table() == here.table()
         assert there.digest == here.digest
         assert (await there.replay(there.shortest_failure.seed)).outcome == there.shortest_failure.outcome
+
+
+@pytest.mark.parametrize("handler", [clients.work_by_hand, clients.relay_to_qlab, clients.with_a_heartbeat])
+async def test_qlab_itself_in_processes(lab: FaultLab, handler):
+    """Whoever runs them may be unable to read qlab's files: the SQL and the Lua are loaded before."""
+
+    async def fine(evidence: Evidence) -> str:
+        return "once"
+
+    async def begin(evidence: Evidence) -> None:
+        await clients.one_job(evidence)
+        await clients.two_messages(evidence)
+
+    await lab.install(outbox.install)
+    await lab.install(idempotency.install)
+    here, there = [
+        await explore(lab, [Actor("A", handler)], fine, setup=begin, limit_schedules=4, isolate=isolate)
+        for isolate in (False, True)
+    ]
+    assert len(here.rows) >= 4
+    assert there.digest == here.digest
 
 
 async def test_time_is_virtual_there_too(lab: FaultLab):

@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from importlib.resources import files
 from typing import Any
 
 import anyio._backends._asyncio  # noqa: F401 - loaded here, so that no child has to
@@ -28,9 +29,12 @@ import psycopg_pool  # noqa: F401
 import redis.asyncio  # noqa: F401
 
 import qlab.postgres.relay  # noqa: F401
+from qlab import scripts
+from qlab.postgres.statements import statement
 from qlab.testing.explorer.clock import OWNER, VirtualLoop
 from qlab.testing.explorer.errors import Unsupported
 from qlab.testing.explorer.rules import DeliveryRules
+from qlab.testing.explorer.servers import entry_scripts
 from qlab.testing.explorer.world import World
 from qlab.testing.provider_client import ProviderClient
 
@@ -109,6 +113,7 @@ def _act(handler: Any, request: dict[str, Any]) -> None:
     control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     control.connect(request["control"])
     loop = ChildLoop(request["fork"], control)
+    loop.now = loop.true_now = request["now"]
     given = request["world"]
     provider = ProviderClient("http://provider", uds=given["provider_socket"])
     rules = DeliveryRules(**{**given.pop("rules"), "backoff": tuple(given.pop("backoff"))})
@@ -124,6 +129,14 @@ def _act(handler: Any, request: dict[str, Any]) -> None:
     OWNER.set(loop.owner)
     asyncio.set_event_loop(loop)
     loop.say({"ended": loop.run_until_complete(act())})
+
+
+def _read_everything() -> None:
+    """SQL and Lua are read from files when they are first used; a child may not be able to read them."""
+    for entry in (files("qlab.postgres") / "sql").iterdir():
+        statement(entry.name.removesuffix(".sql"))
+    for name in entry_scripts():
+        scripts.script(name)
 
 
 def main(descriptor: int) -> None:
@@ -142,6 +155,7 @@ def main(descriptor: int) -> None:
         except Exception as error:
             reply({"error": f"{type(error).__name__}: {error}"})
             return
+    _read_everything()
     gc.freeze()  # what a child does not touch it shares
     reply({"ok": True})
     for line in lines:

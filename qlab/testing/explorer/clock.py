@@ -55,11 +55,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.inflight: set[Hashable] = set()
+        self.inflight: dict[Hashable, None] = {}
+        """What servers work on, in the order in which it began."""
         self.blocked: set[Hashable] = set()
         """Of those in flight: waiting for a lock that another actor holds."""
         self.probe: Callable[[Collection[Hashable]], Collection[Hashable]] = lambda pending: ()
-        self.patience = 10.0
+        self.patience = 30.0
         """Real seconds within which everybody must come to rest."""
         self.grace = 0.0
         """Seconds to look once more at the sockets before it is quiet: for TCP."""
@@ -96,17 +97,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def begin(self, what: Hashable) -> None:
         """A server (or a process) is at work for `what`."""
-        self.inflight.add(what)
+        self.inflight[what] = None
 
     def end(self, what: Hashable) -> None:
         """It has answered. Whoever was blocked may go on, so look again."""
-        self.inflight.discard(what)
+        self.inflight.pop(what, None)
         self.blocked.clear()
+
+    def working(self) -> list[Hashable]:
+        """In flight, and not waiting for another actor."""
+        return [what for what in self.inflight if what not in self.blocked]
 
     async def quiesce(self) -> None:
         """Return when every task waits for the scheduler, for a timer or for another actor's lock.
 
-        Raises Unresponsive when that does not happen within ten real seconds.
+        Raises Unresponsive when that takes longer than `patience`.
         """
         self._restless_since = time.monotonic()
         self._waiter = self.create_future()
@@ -116,7 +121,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def idle(self, select: Callable[[float], list[Any]]) -> list[Any]:
         """Nothing is ready: wait for a server, or tell the waiter of `quiesce`."""
         self.check_patience()
-        if pending := self.inflight - self.blocked:
+        if pending := self.working():
             events = select(_LOOK)
             if not events:
                 self.blocked.update(self.probe(pending))

@@ -48,7 +48,7 @@ class Plan:
     limit_seconds: float | None = None
     isolate: bool = False
     uid: int | None = None
-    patience: float = 10.0
+    patience: float = 30.0
 
     def __post_init__(self) -> None:
         if not self.lab.open:
@@ -256,7 +256,7 @@ async def explore(
     progress: Progress | None = None,
     isolate: bool = False,
     uid: int | None = None,
-    patience: float = 10.0,
+    patience: float = 30.0,
 ) -> Report:
     """Run every schedule of one or two actors within the bounds and judge each by `invariant`.
 

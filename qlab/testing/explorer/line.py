@@ -44,23 +44,25 @@ class Line:
             self._go(one)
 
     def _ahead(self) -> list[PgConnection]:
-        """Those who wait and are not stopped."""
+        """Those who wait and are not stopped, in order of arrival."""
         self._waiting = {one: pids for one, pids in self._waiting.items() if one in self._loop.inflight}
         return [one for one in self._waiting if one in self._loop.blocked and one not in self._stopped]
 
     def _locked(self, pending: Collection[Any]) -> Collection[Any]:
         """Of these connections, the ones whose back end waits for a lock."""
-        stopped = [one for one in self._stopped if one in pending]
-        by_pid = {one.pid: one for one in pending if isinstance(one, PgConnection) and one not in stopped}
-        by_pid.pop(None, None)
-        locked = self._lab.locked(by_pid, self._actors) if by_pid else {}
-        found = {by_pid[pid]: set(before) for pid, before in locked.items()}
-        for one, before in found.items():
-            ahead = self._ahead()
-            self._waiting[one] = before
-            if any(before & self._waiting[other] for other in ahead if other is not one):
+        running = {
+            one.pid: one for one in pending if isinstance(one, PgConnection) and one not in self._stopped
+        }
+        running.pop(None, None)
+        locked = self._lab.locked(running, self._actors) if running else {}
+        found = [one for pid, one in running.items() if pid in locked]  # in order of arrival, as pending is
+        self._loop.blocked.update(found)
+        for one in found:
+            before = set(locked[one.pid or 0])
+            if any(before & self._waiting[other] for other in self._ahead() if other is not one):
                 self._stop(one)
-        return [*found, *stopped]
+            self._waiting[one] = before
+        return [*found, *(one for one in self._stopped if one in pending)]
 
     def _stop(self, one: PgConnection) -> None:
         if self._lab.owns_postgres and one.pid is not None:

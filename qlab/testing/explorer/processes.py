@@ -65,9 +65,9 @@ class Nursery:
         reply: dict[str, Any] = json.loads(line)
         return reply
 
-    def fork(self, actor: str, world: dict[str, Any], control: Path) -> int:
+    def fork(self, actor: str, world: dict[str, Any], control: Path, now: float) -> int:
         """Start a child for one delivery; return its process id."""
-        request = {"fork": actor, "world": world, "control": str(control), "uid": self.uid}
+        request = {"fork": actor, "world": world, "control": str(control), "uid": self.uid, "now": now}
         return int(self._ask({**request, "folder": str(self._folder)})["pid"])
 
     def new_folder(self, base: Path) -> None:
@@ -143,7 +143,7 @@ class ForkedDelivery(Delivery):
     def run(self, nursery: Nursery, world: dict[str, Any], control: Path) -> None:
         """Begin. It is at work until it first comes to rest."""
         self.loop.begin(self)
-        self.pid = nursery.fork(self.chain, world, control)
+        self.pid = nursery.fork(self.chain, world, control, self.loop.now)
         if hasattr(os, "pidfd_open"):  # elsewhere the end of its control socket is the end of it
             with contextlib.suppress(ProcessLookupError):
                 descriptor = os.pidfd_open(self.pid)

@@ -73,7 +73,7 @@ class Run:
             await self._stage.quiesce()
             for delivery in self._stage.deliveries:
                 self._note_end(delivery)
-            if self._loop.inflight - self._loop.blocked:
+            if self._loop.working():
                 continue  # servers clean up after somebody who has ended
             enabled = [one for one in self._alive() if one.pending and one.wakes_at <= self._loop.now]
             if enabled:

@@ -7,6 +7,7 @@ import contextlib
 import secrets
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote
@@ -17,7 +18,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from qlab import scripts
-from qlab.embedded import create_database, drop_database, postgres, rundir, valkey
+from qlab.embedded import create_database, drop_database, external, postgres, rundir, valkey
 from qlab.embedded.account import private_folder, service_account
 from qlab.testing.explorer.errors import ExplorerError
 
@@ -85,7 +86,7 @@ class Upstream:
         """Redis may hold keys, so time must pass for them and they must be deleted."""
         self.loaded: set[str] = set()
         """SHA-1 of the scripts that Redis has in this schedule."""
-        self.scripts = {scripts.script(name).sha: name for name in _entry_scripts()}
+        self.scripts = {scripts.script(name).sha: name for name in entry_scripts()}
 
     async def open_postgres(self) -> Open:
         """A new connection to the real PostgreSQL."""
@@ -146,6 +147,10 @@ class FaultLab:
 
     def _start(self) -> None:
         server, self.redis_url = self._given[0], self._given[1] or ""
+        if server is not None:
+            external.check_postgres(server)
+        if self.redis_url:
+            external.check_redis(self.redis_url)
         run = rundir.create()
         self._closing.callback(run.remove)
         self.folder: Path = run.path
@@ -160,9 +165,12 @@ class FaultLab:
             process, self.redis_url = valkey.start(servers / "redis")
             self._closing.callback(process.stop)
         name = f"explorer_{secrets.token_hex(6)}"
-        self.pg_dsn = create_database(server, name)
-        self._closing.callback(self._drop, server, name)
-        self._prepare(name)
+        try:
+            self.pg_dsn = create_database(server, name)
+            self._closing.callback(self._drop, server, name)
+            self._prepare(name)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise ExplorerError(f"pg_dsn must be of a superuser, who can shadow now() ({error})") from None
         self.redis = redis.Redis.from_url(self.redis_url)
         self._closing.callback(self.redis.close)
         if self._given[1] and self.redis.dbsize():
@@ -191,6 +199,8 @@ class FaultLab:
 
     async def install(self, create: Callable[[Any], Awaitable[object]]) -> None:
         """Run `create(connection)` once: tables, and the rows that every schedule begins with."""
+        if not self.open:
+            raise ExplorerError("the lab is not open; call install inside `async with FaultLab() as lab`")
         self.remember()
         self.reset()
         async with await psycopg.AsyncConnection.connect(self.pg_dsn, autocommit=True) as connection:
@@ -268,8 +278,7 @@ class FaultLab:
         return dsn, f"unix://{user}{password}{folder}/redis.sock?db={kwargs.get('db') or 0}"
 
 
-def _entry_scripts() -> list[str]:
-    from importlib.resources import files
-
+def entry_scripts() -> list[str]:
+    """Names of qlab's Lua scripts that can be called."""
     names = [entry.name.removesuffix(".lua") for entry in (files("qlab") / "lua").iterdir()]
     return [name for name in names if name != "prelude" and scripts._read(name).argv is not None]
