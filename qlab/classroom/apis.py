@@ -35,7 +35,14 @@ async def start_api(lab: Lab, target: str, lane: str = "API", **environment: str
     lab._check_open()
     own = worker_environment(lab.folder, **environment)
     words = [target, *_OPTIONS]
-    service = await WorkerProcess.start(lane, words, lab.folder, own, lab._watcher, _unseen, _UVICORN)
+
+    def ended(kind: str, lane: str, note: str, at: float) -> None:
+        """Its number may be another process' tomorrow: nobody is to kill that one at the kernel's death."""
+        if kind in ("died", "stopped"):
+            with contextlib.suppress(KeyError, LabError):
+                lab._watcher.order(forget=lab.services[lane].pid)
+
+    service = await WorkerProcess.start(lane, words, lab.folder, own, lab._watcher, ended, _UVICORN)
     lab.services[lane] = service
     found = await until_said(service, _SERVES)
     service.url = found.group(1)
@@ -54,7 +61,3 @@ async def until_said(process: WorkerProcess, pattern: str) -> re.Match[str]:
         process.end_now()
         raise error
     return found
-
-
-def _unseen(kind: str, lane: str, note: str, at: float) -> None:
-    """Services are not told of in pictures."""

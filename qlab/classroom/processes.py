@@ -69,7 +69,7 @@ class WorkerProcess:
         self._process, self._log, self._report = process, log, report
         self.url = ""
         """Where it can be asked, of a process that serves HTTP."""
-        self._paused = False
+        self._paused = self._killed = False
         self._watching = asyncio.create_task(self._watch())
 
     @classmethod
@@ -121,6 +121,7 @@ class WorkerProcess:
     def kill(self) -> None:
         """SIGKILL: the process gets no chance to do anything.  LabError if it has ended already."""
         self._send(signal.SIGKILL)
+        self._killed = True
 
     def pause(self) -> None:
         """SIGSTOP: the process stays but gets no more CPU, as in a frozen virtual machine."""
@@ -146,7 +147,7 @@ class WorkerProcess:
 
     async def stop(self, grace: float = 5.0) -> None:
         """End the process gently (SIGTERM), or with SIGKILL after ``grace`` seconds.  Harmless twice."""
-        if self.alive:
+        if self.alive and not self._killed:  # a second signal would race with the wait for its end
             self._process.send_signal(signal.SIGTERM)
             if self._paused:
                 self._process.send_signal(signal.SIGCONT)

@@ -181,6 +181,17 @@ async def test_a_limit_of_the_parents_queue_holds_for_released_parents(bench):
     ]
 
 
+async def test_a_flow_leaves_a_wake_up_where_there_is_something_to_do(bench):
+    await bench.flows.add(parent(child(1), child(2, "other", delay=60)))
+    names = ("thumb", "other", "report")
+    woken = {name: await bench.redis.llen(bench.queue(name).keys["wake"]) for name in names}
+    assert woken == {
+        "thumb": 1,
+        "other": 1,
+        "report": 0,
+    }  # a delayed job: somebody has to know when it is due
+
+
 async def test_an_idle_worker_of_the_parents_queue_is_woken(bench, redis_url, prefix):
     async def handler(job):
         return "ran"
