@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import itertools
 import json
 import os
 import pickle
@@ -27,8 +28,9 @@ from qlab.testing.explorer.errors import ExplorerError
 from qlab.testing.explorer.gate import Delivery
 from qlab.testing.explorer.rules import Actor
 
-ACTOR_UID = 60_940
-"""User id of actors when we are root and none is given: nobody else's on an ordinary system."""
+_FIRST_UID, _UIDS = 55_000, 5_000
+"""User ids of actors when we are root and none is given: nobody's on an ordinary system."""
+_started = itertools.count()
 _START = 60.0  # seconds
 
 
@@ -36,7 +38,7 @@ class Nursery:
     """The process that actors are forked from. Raises ExplorerError when it cannot load a handler."""
 
     def __init__(self, actors: tuple[Actor, ...], uid: int | None) -> None:
-        self.uid = uid if uid is not None else ACTOR_UID if os.geteuid() == 0 else None
+        self.uid = uid if uid is not None or os.geteuid() != 0 else _own_uid()
         self._folder: Path | None = None
         handlers = {actor.name: _pickled(actor) for actor in actors}
         ours, theirs = socket.socketpair()
@@ -97,6 +99,11 @@ class Nursery:
         self._process.kill()
         self._process.wait()
         self._forget_folder()
+
+
+def _own_uid() -> int:
+    """One that no other exploration has now: at the end of one, everything of its user is killed."""
+    return _FIRST_UID + (os.getpid() * 7 + next(_started)) % _UIDS
 
 
 def _pickled(actor: Actor) -> str:
