@@ -78,7 +78,7 @@ async def last_position(connection: Connection) -> str:
 async def follow(
     connection: Connection, client: Any, position: str, needed: Callable[[], bool] = lambda: True
 ) -> AsyncIterator[tuple[str, dict[str, str]]]:
-    """Every event after `position` while it is needed; when Redis is away it waits and goes on where it was."""
+    """Every event after `position` while needed; when Redis is away it waits and goes on where it was."""
     failures = 0
     while needed():
         try:
