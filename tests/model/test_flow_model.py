@@ -240,6 +240,6 @@ return found
 READY = ("waiting", "prioritized")
 CLEANED = (*READY, "delayed", "waiting-children", "completed", "failed")
 FlowMachine.TestCase.settings = settings(
-    max_examples=45, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=35, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestFlows = FlowMachine.TestCase
