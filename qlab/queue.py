@@ -233,6 +233,8 @@ class Queue:
         """
         if _known(state) == "active":
             raise ValueError("active jobs belong to their workers and cannot be cleaned")
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise ValueError(f"limit must be a whole number of at least 0, not {limit!r}")
         grace, removed = milliseconds(older_than, "older_than"), list[str]()
         while limit is None or len(removed) < limit:
             most = BULK if limit is None else min(BULK, limit - len(removed))

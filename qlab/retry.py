@@ -68,7 +68,7 @@ class Backoff:
     @classmethod
     def custom(cls, name: str = "default", *, max_delay: Seconds = MAX_DELAY) -> "Backoff":
         """What the worker's function of this name says, up to `max_delay`; see `backoff` of Worker."""
-        if not re.fullmatch(r"[\w.-]{1,100}", name):
+        if not isinstance(name, str) or not re.fullmatch(r"[\w.-]{1,100}", name):
             raise ValueError(f"backoff name must be letters, digits, '_', '.' and '-', not {name!r}")
         return cls("custom", 0.0, 0.0, seconds(max_delay, "backoff max_delay"), name)
 

@@ -137,6 +137,12 @@ def test_a_worker_refuses_what_is_no_function(bad):
         check_waits(bad)
 
 
+@pytest.mark.parametrize("name", [None, 5, b"bank", "", "a:b"])
+def test_a_name_that_no_function_can_have_is_refused(name):
+    with pytest.raises(ValueError, match="backoff name must be letters"):
+        Backoff.custom(name)
+
+
 def test_a_coroutine_function_is_refused():
     async def wait(attempts_made, error):
         return 1

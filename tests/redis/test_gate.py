@@ -175,6 +175,14 @@ async def test_active_jobs_cannot_be_cleaned(queue):
         await queue.clean("done")
 
 
+@pytest.mark.parametrize("limit", [-1, 1.5, "3"])
+async def test_a_clean_with_a_limit_that_is_no_number_removes_nothing(queue, limit):
+    await queue.add("a")
+    with pytest.raises(ValueError, match="limit must be a whole number of at least 0"):
+        await queue.clean("waiting", limit=limit)
+    assert (await queue.get_job_counts("waiting"))["waiting"] == 1
+
+
 async def test_draining_removes_what_waits(queue):
     await queue.add_bulk([("a", n) for n in range(1500)])
     await queue.add("a", priority=1)
