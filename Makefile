@@ -9,10 +9,11 @@ PARALLEL := -n 2 --dist loadfile
 TIE := qlab/embedded/tie.py direct $$PPID 15 -1 -1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-quick test-slow check notebooks bench kill-test start handout doctor board clean reset
+.PHONY: help setup lab orders test test-quick test-slow check notebooks bench kill-test start handout doctor board clean reset
 
 help: ## list the targets
 	@echo 'make lab      the lessons: opens JupyterLab (LAB_ARGS="--no-browser --port=18999" are handed to it)'
+	@echo 'make orders   the example shop of lesson 01: an API and a worker, until Ctrl-C'
 	@echo 'make start EX=ex04   your own copy of an exercise, in my/'
 	@echo 'make board    which goals of the course you have proved'
 	@echo 'make doctor   is this machine fit? what to do when something fails'
@@ -32,6 +33,9 @@ setup: ## make .venv from requirements.txt
 
 lab: setup ## open the lessons
 	@exec $(PY) $(TIE) $(PY) -m qlab lab $(LAB_ARGS)
+
+orders: setup ## examples/orders
+	@exec $(PY) -m examples.orders
 
 test: setup ## everything but the slow tests
 	$(PYTEST) $(PARALLEL) -m "not slow" $(TEST_ARGS)
@@ -56,7 +60,10 @@ notebooks: setup ## run and store
 bench: setup ## measure
 	$(PY) -m benchmarks $(BENCH_ARGS)
 
-kill-test: setup ## one JSON line; fails when a promise is broken
+kill-orders: setup ## examples/orders
+	@exec $(PY) -m examples.orders
+
+test: setup ## one JSON line; fails when a promise is broken
 	@$(PY) -m qlab.testing.kill_test $(if $(JOBS),--jobs $(JOBS)) $(if $(KILLS),--kills $(KILLS)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(REDIS_RESTART),--redis-restart)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 from qlab import payload
@@ -40,12 +40,12 @@ class Listener:
     async def listen(self, job_id: str) -> asyncio.Event:
         """An event that is set whenever the job may have ended from now on."""
         heard = asyncio.Event()
-        self._waiters[job_id].add(heard)
         if self._task is None or self._task.done():
             self._client = self._client or self._connection.open_client(single=True)
             position = await last_position(self._connection)
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._read(position), name="qlab-events")
+        self._waiters[job_id].add(heard)
         return heard
 
     def forget(self, job_id: str, heard: asyncio.Event) -> None:
@@ -62,9 +62,10 @@ class Listener:
             await self._client.aclose()
 
     async def _read(self, position: str) -> None:
-        async for _, fields in follow(self._connection, self._client, position):
+        waiters = self._waiters  # without any it stops at the next pause of the stream: nobody would be told
+        async for _, fields in follow(self._connection, self._client, position, lambda: bool(waiters)):
             if fields.get("event") in ENDS:
-                for heard in self._waiters.get(fields["job"], ()):
+                for heard in waiters.get(fields["job"], ()):
                     heard.set()
 
 
@@ -75,11 +76,11 @@ async def last_position(connection: Connection) -> str:
 
 
 async def follow(
-    connection: Connection, client: Any, position: str
+    connection: Connection, client: Any, position: str, needed: Callable[[], bool] = lambda: True
 ) -> AsyncIterator[tuple[str, dict[str, str]]]:
-    """Every event after `position`, for ever; while Redis is away it waits and goes on where it was."""
+    """Every event after `position` while needed; when Redis is away it waits and goes on where it was."""
     failures = 0
-    while True:
+    while needed():
         try:
             entries = await read(connection, client, position)
             failures = 0

@@ -25,6 +25,6 @@ async def test_each_way_fails_as_the_lesson_says(caplog: pytest.LogCaptureFixtur
         "forgetful": {"once", "twice"},
     }
     told = fault_table(reports).sentences
-    assert told[0].startswith("add trong giao dịch: việc ma: thêm job")
+    assert told[0].startswith("add trong giao dịch: job ma: thêm job")
     assert "thêm job" in told[-1]
     assert "RPUSH" not in " ".join(told)  # every effect has the lesson's own word

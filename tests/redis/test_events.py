@@ -93,6 +93,18 @@ async def test_waiting_leaves_no_waiter_behind(queue, start_worker):
     assert not queue.connection.listener._waiters
 
 
+async def test_the_stream_is_read_only_while_somebody_waits(queue, start_worker, monkeypatch):
+    monkeypatch.setattr("qlab.events.BLOCK_MS", 50)
+    await start_worker(echo)
+
+    async def nobody_reads():
+        return "qlab-events" not in {task.get_name() for task in asyncio.all_tasks()}
+
+    for n in range(3):
+        assert await (await queue.add("a", n)).wait_until_finished(5) == n
+        await until(nobody_reads)
+
+
 async def test_a_queue_closes_while_its_event_stream_is_busy(redis_url, prefix, start_worker):
     await start_worker(echo, concurrency=20)
     async with Queue("q", redis_url, prefix=prefix) as queue:
