@@ -37,6 +37,7 @@ class CrashBench(widgets.VBox):
         self.order, self.point, self.guess = ORDERS[0], "", -1
         self.charges: dict[tuple[str, str], int] = {}
         self.task: asyncio.Task[None] | None = None
+        self._home = _running_loop()
         self.orders = {name: self._button(partial(self.choose, order=name)) for name in ORDERS}
         self.points = {name: self._button(partial(self.choose, point=name)) for name in POINTS}
         self.guesses = {number: self._button(partial(self.choose, guess=number)) for number in GUESSES}
@@ -75,19 +76,34 @@ class CrashBench(widgets.VBox):
         self._draw()
 
     def go(self) -> None:
-        """Run what has been chosen; ask for what is missing."""
+        """Run what has been chosen; ask for what is missing.
+
+        JupyterLab may deliver a press of a button in a thread with an event loop of its own, while the lab's
+        connections belong to the loop of the cell: the run goes to the loop in which the bench was made.
+        """
         if not self.point or self.guess < 0:
             self._say(text("crash.choose"))
             return
         self._enable(False)
         self._say(text("crash.running"))
-        self.task = asyncio.get_running_loop().create_task(self._go(self.order, self.point, self.guess))
+        here = asyncio.get_running_loop()
+        home, chosen = self._home or here, (self.order, self.point, self.guess)
+        if home is here:
+            self._begin(*chosen)
+        else:
+            home.call_soon_threadsafe(self._begin, *chosen)
+
+    def _begin(self, order: str, point: str, guess: int) -> None:
+        self.task = asyncio.get_running_loop().create_task(self._go(order, point, guess))
 
     async def _go(self, order: str, point: str, guess: int) -> None:
         try:
             run = await self._run(self._targets[order], point)
         except LabError as error:
             self._say(str(error))
+            return
+        except Exception as error:  # nobody awaits this task: unsaid, the bench would seem to run for ever
+            self._say(text("crash.error", error=str(error) or type(error).__name__))
             return
         finally:
             self._enable(True)
@@ -131,6 +147,13 @@ class CrashBench(widgets.VBox):
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         still = {"text/plain": repr(self), "text/html": markup.card(_heading() + _table({}))}
         return super()._repr_mimebundle_(**kwargs) | still
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _choice(chosen: bool, label: str) -> str:

@@ -51,12 +51,22 @@ def test_lesson_03_runs_and_its_quiz_is_answered_by_clicks(open_notebook: Open):
     notebook = open_notebook("03_ack_race.ipynb")
     assert notebook.run_all(120) == "ran true"
     page = notebook.page
+    crash_twice(page.locator(".ql-crash").last)
     place_a_fault(page.locator(".ql-fault-bench"))
     walk_by_keys(page.locator(".ql-schedule").last)
     quiz = page.locator(".ql-quiz").last
     expect(quiz).to_contain_text("Kiểm tra D03")
     answer_all(quiz, read("D03")[1])
     expect(quiz.locator(".ql-summary")).to_contain_text("đã được ghi lên bảng")
+
+
+def crash_twice(bench: Locator) -> None:
+    """The second press is the one that meets connections of the first."""
+    for place, charges in ((1, 2), (0, 1)):
+        bench.get_by_role("button", name=re.compile("A chết ở đây")).nth(place).click()
+        bench.get_by_role("button", name=re.compile(f"^[○●] {charges}$")).click()
+        bench.get_by_role("button", name="Chạy thật").click()
+        expect(bench).to_contain_text(f"✓ Đúng như bạn đoán: {charges} lần.")
 
 
 def place_a_fault(bench: Locator) -> None:

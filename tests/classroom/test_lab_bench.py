@@ -105,6 +105,41 @@ async def test_while_it_runs_nothing_else_can_be_pressed() -> None:
     assert not widget.start.disabled
 
 
+async def test_a_press_in_another_thread_runs_on_the_loop_of_the_cell() -> None:
+    """JupyterLab's subshells: there the lab's connections would belong to a different loop."""
+    homes: list[asyncio.AbstractEventLoop] = []
+    bench = Bench()
+
+    async def run(target: str, point: str) -> Any:
+        homes.append(asyncio.get_running_loop())
+        return await bench.run(target, point)
+
+    widget = CrashBench(run, TARGETS)
+    widget.choose(point="before", guess=1)
+
+    async def press() -> None:
+        widget.start.click()
+
+    await asyncio.to_thread(asyncio.run, press())
+    async with asyncio.timeout(10):
+        while "Đúng như bạn đoán" not in widget.feedback.value:
+            await asyncio.sleep(0.01)
+    assert homes == [asyncio.get_running_loop()]
+
+
+async def test_whatever_goes_wrong_is_said() -> None:
+    async def breaks(target: str, point: str) -> Any:
+        raise TimeoutError
+
+    widget = CrashBench(breaks, TARGETS)
+    widget.choose(point="before", guess=1)
+    widget.start.click()
+    assert widget.task is not None
+    await widget.task
+    assert "Không chạy được: TimeoutError" in widget.feedback.value
+    assert not widget.start.disabled
+
+
 def test_a_static_page_shows_the_question_and_the_empty_cells() -> None:
     bundle = Bench().widget._repr_mimebundle_()
     assert "Tự đặt chỗ chết" in bundle["text/html"]
