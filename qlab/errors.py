@@ -1,5 +1,7 @@
 """Every error that qlab raises, by what a caller can do about it."""
 
+from datetime import timedelta
+
 
 class QlabError(Exception):
     """Base of all errors of this library."""
@@ -30,10 +32,10 @@ class RateLimitError(QlabError):
 
 
 class DelayedError(QlabError):
-    """Raise it in a handler to go on `delay` seconds later: no attempt is counted."""
+    """Raise it in a handler to go on `delay` (seconds or a timedelta) later: no attempt is counted."""
 
-    def __init__(self, delay: float) -> None:
-        super().__init__(f"delayed by {delay:g} s")
+    def __init__(self, delay: float | timedelta) -> None:
+        super().__init__(f"delayed by {delay}")
         self.delay = delay
 
 

@@ -82,7 +82,10 @@ async def execute(
     except RateLimitError:
         return put_back(job)
     except DelayedError as error:
-        delay = str(milliseconds(error.delay, "delay"))
+        try:
+            delay = str(milliseconds(error.delay, "delay of DelayedError"))
+        except ValueError as wrong:
+            return failure(job, wrong, waits)
         return Settlement("delay", job.id, job.claim, job.attempts_made, extra=delay)
     except BaseException as error:
         return failure(job, error, waits)
@@ -141,7 +144,7 @@ def failure(job: Job, error: BaseException, waits: Waits, *, final: bool = False
         rule = Backoff.custom()
     try:
         delay = rule.ask(waits, attempts, error) if rule else 0.0
-    except Exception as wrong:
+    except BaseException as wrong:  # a SystemExit, too, ends nothing but this attempt
         delay = rule.max_delay if rule else 0.0
         complaint = f"{payload.error_text(wrong)}; waiting {delay:g} s, the longest that the job allows"
         log.error("job %s: %s", job.id, complaint)

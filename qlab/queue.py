@@ -162,6 +162,7 @@ class Queue:
     async def set_global_rate_limit(self, max: int, duration: Seconds) -> None:
         """Start at most `max` jobs in each window of `duration` seconds, by all workers; see Limiter."""
         await limiter.Limiter(max, duration).store(self.connection)
+        await self.connection.call("set_gate", verb="look", ms=0)
 
     async def remove_global_rate_limit(self) -> None:
         """Start jobs without a limit, from now on; it ends a `rate_limit` too."""
@@ -199,6 +200,7 @@ class Queue:
             check_job_id(scheduler_id), template, pattern=pattern, tz=tz, every=every, missed=missed,
             limit=limit, now=now,
         )  # fmt: skip
+        check_job_id(f"repeat-{scheduler_id}-{now}")  # what its jobs are called
         next_tick, _ = await self.connection.call(
             "upsert_schedule", made.fields(), id=made.id, spec=made.spec, next=made.tick_after(now)
         )

@@ -45,6 +45,9 @@ class Sandbox:
     async def run(self, job: Job) -> Settlement | None:
         """Run the job in a child; cancelled by the worker, the child is killed and the job given back."""
         child = self._idle.pop() if self._idle else self._start()
+        if not child._process.is_alive():  # killed while it had no job: that is no failure of this one
+            self._end(child)
+            child = self._start()
         limit = job.record.timeout
         try:
             async with asyncio.timeout(limit / 1000 if limit else None):

@@ -58,11 +58,15 @@ class Schedule:
             return [nominal] if on_time or self.missed != "skip" else []
         if self.missed == "skip":
             return []
-        latest = [nominal]
-        while following <= now:
-            latest = [*latest, following][-self.limit :]
-            following = self.tick_after(following)
-        return latest
+        span = (following - nominal) * self.limit
+        while True:  # look back from now, further each time: a year may hold millions of ticks
+            all_of_them = now - span <= nominal
+            latest, tick = ([nominal], nominal) if all_of_them else ([], now - span)
+            while (tick := self.tick_after(tick)) <= now:
+                latest.append(tick)
+            if all_of_them or len(latest) >= self.limit:
+                return latest[-self.limit :]
+            span *= 4
 
     def fields(self) -> list[Any]:
         """As the hash of the schedule keeps them."""

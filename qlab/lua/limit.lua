@@ -17,13 +17,10 @@ local function allowed(at)
   return most and math.max(0, most - used) or math.huge
 end
 
--- Count jobs that were lent; when the window is used up, the queue is shut until it ends.
+-- Count jobs that were lent; when the window is used up, the queue is shut until it ends (see shut_for).
 local function spend(count, at)
-  local most, used, start, length = window(at)
-  if not most then return end
-  if count > 0 then
-    redis.call('HSET', meta, 'window_start', string.format('%d', start), 'window_count', used + count)
-    gates[meta] = nil
-  end
-  if used + count >= most then shut_until(start + length) end
+  local most, used, start = window(at)
+  if not most or count == 0 then return end
+  redis.call('HSET', meta, 'window_start', string.format('%d', start), 'window_count', used + count)
+  gates[meta] = nil
 end

@@ -29,10 +29,12 @@ local function gate()
   return unpack(gates[meta])
 end
 
--- Milliseconds for which the queue lends nothing: 0 if it is open, math.huge while it is paused.
+-- Milliseconds for which the queue lends nothing: 0 if it is open, math.huge while it is paused. A window that is
+-- used up (see limit) shuts it by the rule of now, so a rule that is changed counts at once.
 local function shut_for(at)
-  local paused, limited_until = gate()
-  return paused and math.huge or math.max(0, (tonumber(limited_until) or 0) - at)
+  local paused, limited_until, most, length, start, used = gate()
+  local full = most and (tonumber(used) or 0) >= tonumber(most) and start + length or 0
+  return paused and math.huge or math.max(0, full - at, (tonumber(limited_until) or 0) - at)
 end
 
 -- The longest limit holds: a shorter one that comes later does not open the queue early.

@@ -26,7 +26,8 @@ local function rejoin(id, parent, policy, at)
     visit(queue)
     local known = redis.call('HGET', children .. ':' .. upper, child) or ''
     local is = redis.call('HMGET', job .. upper, 'state', 'waits', 'parent', 'on_failure')
-    if not is[2] or string.sub(known, 1, 1) == '=' then break end
+    -- Without a word of its failure it is no child of this parent, but of an earlier one with the same id.
+    if not is[2] or not string.find(known, '^[!x]') then break end
     redis.call('SADD', pending .. ':' .. upper, child)
     redis.call('HDEL', children .. ':' .. upper, child)
     if is[1] ~= 'failed' or culprit(upper) then break end

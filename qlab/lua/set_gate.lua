@@ -10,7 +10,6 @@ elseif verb == 'resume' then
   redis.call('HDEL', meta, 'paused')
 elseif verb == 'limit' then
   shut_until(at + tonumber(ms))
-  wake_one() -- somebody has to know when it ends
 end
-wake_if_work(at)
+if verb ~= 'pause' then wake_one() end -- somebody has to look at the time again
 return 'ok'

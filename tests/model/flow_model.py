@@ -105,8 +105,8 @@ class FlowModel:
         parent = self.jobs.get(job.parent or "")
         if parent is None or parent.released or job.policy == "remove_dependency":
             return
-        if parent.heard.get(job.name, ("", False))[0] == "value":
-            return
+        if parent.heard.get(job.name, ("value", False))[0] == "value":
+            return  # it completed once, or belongs to an earlier parent with this id
         parent.pending.add(job.name)
         parent.heard.pop(job.name, None)
         if parent.state == "failed" and not self.culprits(parent.name):

@@ -179,8 +179,6 @@ class Model:
         if self.limiter is not None:
             start, used = self.window
             self.window = (start, used + count)
-            if used + count >= self.limiter[0]:
-                self.limited_until = max(self.limited_until, start + self.limiter[1])
 
     def in_state(self, state: str) -> list[str]:
         return [job.id for job in self.jobs.values() if job.state == state]

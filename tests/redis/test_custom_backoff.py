@@ -1,5 +1,7 @@
 """A wait that the user's own function decides: for all jobs of a worker, or by name for some."""
 
+import sys
+
 import pytest
 
 from qlab import Backoff, Queue, Worker
@@ -89,6 +91,11 @@ async def test_a_function_that_fails_or_is_missing_is_named(wait_of):
     assert (wait, "ZeroDivisionError: division by zero; waiting 300 s" in reason) == (300_000, True)
     wait, reason = await wait_of(backoff=Backoff.custom("bank", max_delay=5), waits=by_error)
     assert (wait, "this worker has no backoff function 'bank'" in reason) == (5000, True)
+
+
+async def test_a_function_that_exits_ends_neither_the_worker_nor_the_job(wait_of):
+    wait, reason = await wait_of(waits=lambda made, error: sys.exit(1))
+    assert (wait, "SystemExit: 1; waiting 300 s" in reason) == (300_000, True)
 
 
 async def test_the_last_attempt_asks_nobody(wait_of):

@@ -121,6 +121,18 @@ async def test_a_new_parent_with_the_old_ones_id_hears_nothing_of_the_old_childr
     assert (await node.job.refresh()).state == "waiting"
 
 
+@pytest.mark.parametrize("policy", ["fail_parent", "ignore_dependency", "wait"])
+async def test_h13_an_old_child_that_is_run_again_does_not_join_a_new_parent_with_the_old_id(bench, policy):
+    await bench.flows.add(parent(child(1, on_failure=policy), child(2)))
+    await bench.fail("thumb:c1")
+    await bench.queue("report").clean("failed" if policy == "fail_parent" else "waiting-children")
+    node = await bench.flows.add(parent(child(3)))
+    await (await bench.job("thumb:c1")).retry()
+    assert await node.job.get_pending_children() == ["thumb:c3"]
+    await bench.run("thumb:c3")
+    assert (await node.job.refresh()).state == "waiting"
+
+
 async def test_a_parent_that_is_trimmed_takes_its_notes_with_it(bench):
     await bench.flows.add(parent(child(1)))
     await bench.run("thumb:c1")

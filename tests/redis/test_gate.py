@@ -1,6 +1,7 @@
 """Governing a whole queue: pause, rate limit, clean, drain, obliterate."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -105,6 +106,31 @@ async def test_a_handler_can_put_its_job_off_without_using_an_attempt(queue, sta
     assert await job.wait_until_finished(5) == 0
     first, second = await _starts(redis, queue, job.id)
     assert second - first >= 200
+
+
+@pytest.mark.parametrize("delay", [-1, float("nan"), "soon"])
+async def test_h21_a_job_that_puts_itself_off_by_nonsense_fails_and_the_worker_goes_on(
+    queue, start_worker, delay
+):
+    async def handler(job):
+        if job.data == "bad":
+            raise DelayedError(delay)
+        return job.data
+
+    await start_worker(handler)
+    with pytest.raises(JobFailed, match="ValueError: delay of DelayedError must be"):
+        await (await queue.add("a", "bad")).wait_until_finished(5)
+    assert await (await queue.add("a", "good")).wait_until_finished(5) == "good"
+
+
+async def test_a_job_can_put_itself_off_by_a_timedelta(queue, start_worker):
+    async def handler(job):
+        if job.claim == 1:
+            raise DelayedError(timedelta(milliseconds=10))
+        return job.attempts_made
+
+    await start_worker(handler)
+    assert await (await queue.add("a")).wait_until_finished(5) == 0
 
 
 async def test_h21_an_attempt_that_passes_its_limit_fails_and_disturbs_nobody(queue, start_worker):

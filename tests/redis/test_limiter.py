@@ -83,6 +83,27 @@ async def test_a_removed_limit_lets_everything_go(queue, start_worker):
     await until(lambda: _completed(queue, 3), limit=2)
 
 
+async def test_h12_a_changed_limit_counts_at_once_though_the_window_is_used_up(queue, start_worker):
+    """Somebody wrote hours for seconds: the queue must not stay shut for hours."""
+    await queue.set_global_rate_limit(1, 3600)
+    await queue.add_bulk([("a", n) for n in range(3)])
+    await start_worker(echo)
+    await until(lambda: _completed(queue, 1))
+    await queue.set_global_rate_limit(2, 3600)
+    await until(lambda: _completed(queue, 2), limit=2)
+    await queue.set_global_rate_limit(1, 0.1)
+    await until(lambda: _completed(queue, 3), limit=2)
+
+
+async def test_h12_a_changed_limit_does_not_end_a_limit_by_hand(queue, start_worker):
+    await queue.rate_limit(60)
+    await queue.set_global_rate_limit(9, 0.1)
+    await queue.add("a")
+    worker = await start_worker(echo)
+    await until(lambda: worker.healthy)
+    assert (await queue.get_job_counts("waiting", "active"))["waiting"] == 1
+
+
 async def test_an_idle_limited_queue_does_not_make_workers_spin(queue, start_worker):
     await queue.set_global_rate_limit(1, 60)
     await queue.add_bulk([("a", n) for n in range(3)])

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 
 import pytest
 
@@ -45,6 +46,15 @@ async def test_h07_a_death_or_an_odd_error_fails_that_job_only(queue, sandbox, n
     assert (await good.wait_until_finished(10))["data"] == 0.3
     assert (await bad.refresh()).attempts_made == 2
     assert sandbox.healthy
+
+
+async def test_h07_a_child_that_is_killed_between_two_jobs_fails_neither(queue, sandbox):
+    """As the kernel does when memory is short: the next job gets a new process and all its attempts."""
+    first = await (await queue.add("a", 1)).wait_until_finished(10)
+    os.kill(first["pid"], signal.SIGKILL)
+    await asyncio.to_thread(os.waitid, os.P_PID, first["pid"], os.WEXITED | os.WNOWAIT)
+    second = await (await queue.add("a", 2)).wait_until_finished(10)
+    assert (second["data"], second["pid"] != first["pid"]) == (2, True)
 
 
 async def test_an_unrecoverable_error_is_known_across_the_processes(queue, sandbox):

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from qlab import Queue
-from qlab.schedule import run_due
+from qlab.new_job import NewJob
+from qlab.schedule import Schedule, make, run_due
 from tests.redis.queue_state import check_invariants, until
 
 
@@ -104,6 +105,43 @@ async def test_h16_missed_ticks_follow_the_policy_and_the_phase_is_kept(timed, m
     clock.now += 0.5
     await run_due(queue.connection)
     assert await nominal_times(queue) == [*caught_up, 11]
+
+
+@pytest.mark.parametrize("rule", [{"every": 1}, {"pattern": "* * * * *", "tz": "Europe/Berlin"}])
+@pytest.mark.parametrize(("missed", "limit"), [("skip", 1), ("once", 1), ("all", 5)])
+def test_h16_a_year_of_missed_ticks_is_not_gone_through_one_by_one(monkeypatch, rule, missed, limit):
+    """It would block the event loop of the worker for longer than its lock."""
+    asked, begin, ask = [], 1_900_000_000_000, Schedule.tick_after
+    monkeypatch.setattr(Schedule, "tick_after", lambda one, at: asked.append(at) or ask(one, at))
+    given = {"pattern": None, "tz": None, "every": None} | rule
+    one = make("s", NewJob.make("a", 1, 100), **given, missed=missed, limit=limit, now=begin)
+    first, now = ask(one, begin), begin + 365 * 86_400_000 + 500
+    ticks, step = one.to_run(first, now), ask(one, first) - first
+    last = ask(one, now) - step
+    assert ticks == [last - n * step for n in reversed(range(0 if missed == "skip" else limit))]
+    assert len(asked) < 100
+
+
+@pytest.mark.parametrize("pattern", ["30 2 * * *", "0 0 29 2 *", "*/7 1-3 * * 0", "0 * * * *", "* 0 1 * *"])
+@pytest.mark.parametrize("limit", [1, 3, 40])
+def test_h16_missed_cron_ticks_are_the_latest_also_where_they_are_uneven(pattern, limit):
+    """Over the clock changes of some years, compared with going through every tick."""
+    begin = 1_900_000_000_000
+    one = make(
+        "s", NewJob.make("a", 1, 100), pattern=pattern, tz="Europe/Berlin", every=None, missed="all",
+        limit=limit, now=begin,
+    )  # fmt: skip
+    every, tick = [], begin
+    while (tick := one.tick_after(tick)) <= begin + 4500 * 86_400_000 and len(every) < 3000:
+        every.append(tick)
+    for count in (1, 2, 5, 41, len(every)):
+        assert one.to_run(every[0], every[:count][-1] + 1) == every[:count][-limit:]
+
+
+async def test_h14_an_id_that_is_too_long_for_the_ids_of_its_jobs_is_refused(queue):
+    with pytest.raises(ValueError, match="1 to 200 characters"):
+        await queue.upsert_job_scheduler("i" * 190, "tidy", every=1)
+    assert await queue.get_job_schedulers() == []
 
 
 @pytest.mark.parametrize(("missed", "runs"), [("skip", 0), ("once", 1)])
