@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-CELL_WIDTH, CELL_HEIGHT = 38.0, 40.0
+CELL_WIDTH, CELL_HEIGHT = 36.0, 40.0
 
 # Fills are light tints of Okabe-Ito colours on a light page, dark shades of them on a dark one.
 STYLE = """

@@ -12,10 +12,14 @@ from qlab.classroom.fault_words import FAULTS, fault_meaning, outcome_name
 from qlab.classroom.texts import text
 from qlab.classroom.timeline_text import text_width, title_width
 
-LEFT, NAMES, TOP = 16.0, 236.0, 62.0  # left edge, width of the names, top of the first line of cells
-GAP, GROUP_GAP, LINE, HEADER = 3.0, 16.0, 17.0, 42.0
+LEFT, NAMES, TOP = 16.0, 196.0, 62.0  # left edge, width of the names, top of the first line of cells
+GAP, GROUP_GAP, LINE, HEADER = 3.0, 14.0, 17.0, 42.0
 GROUPS = 3
-"""Effects in one line of the picture; a protocol with more of them goes on below."""
+"""Effects in one line of the picture; a protocol with more of them goes on below.
+
+Three of them with five faults each still fit beside the open side bar of JupyterLab on a 1280-pixel screen,
+where a cell's output is 848 pixels wide and JupyterLab does not scale a picture down.
+"""
 
 Cells = tuple[tuple[str, str | None], ...]  # each fault with its outcome
 Placed = tuple[str, float]  # a piece of SVG, and where it ends

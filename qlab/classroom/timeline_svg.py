@@ -23,8 +23,11 @@ from qlab.classroom.timeline_symbols import (
 )
 from qlab.classroom.timeline_text import TITLE_LEFT, TITLE_SIZE, lane_name
 
-WIDEST = 940.0
-"""Pixels; a wider picture is scaled down, since notebooks cut off what does not fit."""
+WIDEST = 848.0
+"""Pixels; a wider picture is scaled down, since notebooks cut off what does not fit.
+
+So much is left to a cell's output in JupyterLab on a 1280-pixel screen with the side bar open.
+"""
 
 
 def draw(layout: Layout, title: str, sentences: Iterable[str], *, axis: str) -> str:

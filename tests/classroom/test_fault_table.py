@@ -12,6 +12,8 @@ from qlab.testing.explorer.report import Report
 from tests.classroom.reports import CHARGE_FIRST, CLEAN, CRASH, GOOD, KEY_FIRST, LONG, report, row
 
 SVG = "{http://www.w3.org/2000/svg}"
+BESIDE_THE_SIDE_BAR = 848
+"""Pixels of a cell's output in JupyterLab on a 1280-pixel screen with the side bar open."""
 ALL = {
     "khoá trước": KEY_FIRST,
     "trừ tiền trước": CHARGE_FIRST,
@@ -78,11 +80,19 @@ def test_with_two_actors_each_effect_says_whose_it_is() -> None:
 def test_many_effects_go_on_below_and_stay_in_the_picture() -> None:
     root = ET.fromstring(FaultTable({"outbox": LONG}).svg())
     width, height = float(root.get("width") or 0), float(root.get("height") or 0)
-    assert width < 1000
+    assert width <= BESIDE_THE_SIDE_BAR
     for element in root.iter(f"{SVG}rect"):
         if (element.get("class") or "") in ("ft-ghost", "ft-half", "ft-twice", "ft-stuck", "ft-lost"):
             assert float(element.get("x") or 0) + float(element.get("width") or 0) <= width
             assert float(element.get("y") or 0) + float(element.get("height") or 0) <= height
+
+
+def test_three_effects_with_every_fault_fit_beside_the_open_side_bar_and_no_word_is_cut() -> None:
+    for letters in ("oltsg", "hhhhh"):
+        one = report([row(number, "COMMIT", letters) for number in range(3)])
+        svg = FaultTable({"cách A, thử lại đợi qua khoá": one}).svg()
+        assert float(ET.fromstring(svg).get("width") or 0) <= BESIDE_THE_SIDE_BAR
+        assert not [words for words in texts(svg) if words.endswith("…")]
 
 
 def test_the_legend_explains_what_is_drawn_and_nothing_else() -> None:

@@ -242,6 +242,6 @@ def test_it_is_shown_as_a_picture_and_as_text(capsys: pytest.CaptureFixture[str]
 def test_a_long_run_is_scaled_down_to_what_a_notebook_shows() -> None:
     root = ET.fromstring(Timeline(random_run(1, 80), "t").svg())
     _, _, width, height = map(float, (root.get("viewBox") or "").split())
-    assert width > 940
-    assert root.get("width") == "940"
-    assert abs(float(root.get("height") or 0) - height * 940 / width) < 1
+    assert width > 848
+    assert root.get("width") == "848"
+    assert abs(float(root.get("height") or 0) - height * 848 / width) < 1
