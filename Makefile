@@ -60,10 +60,7 @@ notebooks: setup ## run and store
 bench: setup ## measure
 	$(PY) -m benchmarks $(BENCH_ARGS)
 
-kill-orders: setup ## examples/orders
-	@exec $(PY) -m examples.orders
-
-test: setup ## one JSON line; fails when a promise is broken
+kill-test: setup ## one JSON line; fails when a promise is broken
 	@$(PY) -m qlab.testing.kill_test $(if $(JOBS),--jobs $(JOBS)) $(if $(KILLS),--kills $(KILLS)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(REDIS_RESTART),--redis-restart)
 
