@@ -18,7 +18,7 @@ from qlab.classroom import notebook
 from qlab.classroom.texts import text
 from qlab.classroom.timeline_text import text_width
 
-WIDTH, LEFT, TOP, LANE, BAR = 860.0, 24.0, 62.0, 50.0, 22.0
+WIDTH, LEFT, TOP, LANE, BAR = 848.0, 24.0, 62.0, 50.0, 22.0
 PLAIN = {"hold": "#56b4e9", "window": "#f0e442", "busy": "#cccccc"}
 STYLE = (
     ".ql-bg{fill:#fff}.ql-ink{fill:#1b1f24}.ql-mute{fill:#57606a}.ql-line{stroke:#8c959f}"
