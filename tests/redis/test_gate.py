@@ -29,6 +29,7 @@ async def test_a_pause_does_not_make_workers_spin(queue, start_worker):
     await start_worker(echo)
     await queue.pause()
     await queue.add("a", 1)
+    await until(lambda: _trip(queue))
     await asyncio.sleep(0.2)
     before = await _trip(queue)
     await asyncio.sleep(0.5)
@@ -38,9 +39,9 @@ async def test_a_pause_does_not_make_workers_spin(queue, start_worker):
 
 
 async def _trip(queue):
-    """The number of the worker's last trip."""
-    [memory] = await queue.connection.command("KEYS", queue.keys["pump:*"])
-    return int((await queue.connection.command("GET", memory)).partition("|")[0])
+    """The number of the worker's last trip; 0 before its first."""
+    memories = await queue.connection.command("KEYS", queue.keys["pump:*"])
+    return int((await queue.connection.command("GET", memories[0])).partition("|")[0]) if memories else 0
 
 
 async def _count(queue, state, total):
