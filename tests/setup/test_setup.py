@@ -93,7 +93,7 @@ def test_missing_venv_module(small_copy, programs, pretended):
 def test_full_disk(small_copy, programs, pretended):
     full = "import shutil; shutil.disk_usage = lambda path: shutil._ntuple_diskusage(9, 9, 123_000_000)"
     sentence = refused(small_copy, programs, PYTHONPATH=pretended(full))
-    assert sentence == "The environment needs 1000 MB of disk, and 123 MB are free here."
+    assert sentence == "The environment needs 1300 MB of disk, and 123 MB are free here."
 
 
 def test_folder_that_cannot_be_written_to(small_copy, programs, pretended):
