@@ -17,9 +17,7 @@ ENVIRONMENT = Path(".venv")
 PYTHON = ENVIRONMENT / "bin" / "python"
 STAMP = ENVIRONMENT / "qlab-setup"
 REQUIREMENTS = Path("requirements.txt")
-NEEDED_DISK = (
-    1300  # MB: the environment, measured at 760 with uv, and the packed files on the way
-)
+NEEDED_DISK = 1300  # MB: the environment, measured at 760 with uv, and the packed files on the way
 
 
 class SetupError(Exception):
