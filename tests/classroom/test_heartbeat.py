@@ -1,8 +1,11 @@
 """What stops an event loop: the table that lesson 07 shows."""
 
+import pytest
+
 from qlab.classroom.heartbeat import WORKS, Gap, longest_gaps
 
 
+@pytest.mark.slow  # it measures pauses: the machine must be its own
 async def test_a_thread_saves_the_loop_from_python_code_and_not_from_c_code_that_keeps_the_gil():
     gaps = await longest_gaps()
     assert set(gaps) == set(WORKS)
