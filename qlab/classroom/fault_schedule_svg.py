@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from html import escape
 
+from qlab.classroom import svg
 from qlab.classroom import timeline_symbols as signs
 from qlab.classroom.fault_layout import BAR, DELIVERY, LEFT, STORE, Column, SchedulePlan, lane_title, plan
 from qlab.classroom.fault_words import Names
 from qlab.classroom.texts import text
-from qlab.classroom.timeline_svg import WIDEST
-from qlab.classroom.timeline_text import TITLE_LEFT, TITLE_SIZE
+from qlab.classroom.timeline_svg import WIDEST, heading
 from qlab.testing.explorer.report import QUEUE, Schedule
 
 STYLE = """.fs-here{fill:#fff3c4}.fs-edge{stroke:#b97f00;stroke-width:2;fill:none}
@@ -23,30 +22,19 @@ def draw(
 ) -> str:
     """The picture; with ``upto`` only the first steps in full, the last of them marked, the rest pale."""
     made = plan(schedule, title, names)
-    mark = hashlib.sha256(f"{title}{' '.join(told)}{upto}".encode()).hexdigest()[:8]
+    words = " ".join(told)
+    mark = svg.mark_of(title, words, upto)
     shown = len(made.columns) if upto is None else upto
     past = "".join(_column(made, column, mark) for column in made.columns[:shown])
     future = "".join(_column(made, column, mark) for column in made.columns[shown:])
     bars = "".join(_bar(made, name, mark, shown) for name in made.lanes if _is_delivery(made, name))
     here = _here(made, made.columns[upto - 1]) if upto else ""
-    width, height = f"{made.width:.0f}", f"{made.height + 4:.0f}"
-    scale = min(1.0, WIDEST / made.width)
-    opening = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        f'width="{made.width * scale:.0f}" height="{(made.height + 4) * scale:.0f}" '
-        f'style="max-width:100%;height:auto" aria-labelledby="t{mark} d{mark}" '
-        'font-family="system-ui, \'DejaVu Sans\', sans-serif" font-size="12">'
-    )
-    words = f'<title id="t{mark}">{escape(title)}</title><desc id="d{mark}">{escape(" ".join(told))}</desc>'
-    head = (
-        f'<style>{STYLE}</style><rect class="qt-bg" width="{width}" height="{height}"/>'
-        f'<text class="qt-ink" x="{TITLE_LEFT:.0f}" y="26" font-size="{TITLE_SIZE:.0f}" font-weight="600">'
-        f'{escape(title)}</text><text class="qt-mute" x="{TITLE_LEFT:.0f}" y="45">'
-        f"{escape(text('fault.axis'))}</text>"
-    )
+    height = made.height + 4
+    opening = svg.opening(title, words, mark, made.width, height, min(1.0, WIDEST / made.width))
+    head = f"<style>{STYLE}</style>{heading(title, text('fault.axis'), made.width, height)}"
     lanes = "".join(_lane(made, name) for name in made.lanes)
     pale = f'<g opacity="0.28">{future}</g>' if future else ""
-    return f"{opening}{words}{signs.defs(mark)}{head}{lanes}{here}{bars}{past}{pale}</svg>"
+    return f"{opening}{signs.defs(mark)}{head}{lanes}{here}{bars}{past}{pale}</svg>"
 
 
 def _is_delivery(made: SchedulePlan, name: str) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from qlab.classroom import notebook
+from qlab.classroom import markup, notebook
 from qlab.classroom.fault_table_svg import Band, Group, draw
 from qlab.classroom.fault_words import FAULTS, Names, effect_name, fault_name, outcome_name
 from qlab.classroom.texts import text
@@ -67,14 +67,13 @@ class FaultTable:
                 cells = [outcome_name(row.outcomes.get(fault)) for fault in FAULTS]
                 lines.append([name, self._effect(report, row), *cells])
         table = "\n".join(f"| {' | '.join(map(_in_cell, line))} |" for line in lines)
-        return f"<details><summary>{text('fault.in_words')}</summary>\n\n{table}\n\n</details>"
+        return markup.folded(text("fault.in_words"), table)
 
     def __repr__(self) -> str:
         return "\n".join([self.title, *self.sentences])
 
     def _ipython_display_(self) -> None:
-        notebook.show_picture(self.svg(), text("fault.not_shown", title=self.title))
-        notebook.show_markdown(self.markdown())
+        notebook.show_picture(self.svg(), text("fault.not_shown", title=self.title), self.markdown())
 
     def _band(self, name: str, report: Report) -> Band:
         failure = report.shortest_failure

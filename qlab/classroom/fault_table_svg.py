@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from qlab.classroom import fault_symbols as signs
+from qlab.classroom import svg
 from qlab.classroom.fault_words import FAULTS, fault_meaning, outcome_name
 from qlab.classroom.texts import text
 from qlab.classroom.timeline_text import text_width, title_width
@@ -44,7 +44,6 @@ class Band:
 
 def draw(bands: Sequence[Band], title: str, told: str, bounds: str) -> str:
     """The whole picture; ``told`` becomes its text equivalent, ``bounds`` says what was tried."""
-    mark = hashlib.sha256(f"{title}{told}".encode()).hexdigest()[:8]
     faults = [char for char in FAULTS if any(char in dict(g.cells) for band in bands for g in band.groups)]
     group_width = len(faults) * (signs.CELL_WIDTH + GAP) + GROUP_GAP
     widest = max((min(len(band.groups), GROUPS) for band in bands), default=1)
@@ -52,20 +51,14 @@ def draw(bands: Sequence[Band], title: str, told: str, bounds: str) -> str:
     body, bottom = _bands(bands, group_width, width)
     below, height = _legend(bands, faults, width, bottom + 10)
     said, height = _remark(bounds, width, height)
-    opening = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
-        f'width="{width:.0f}" height="{height:.0f}" style="max-width:100%;height:auto" '
-        f'aria-labelledby="t{mark} d{mark}" font-family="system-ui, \'DejaVu Sans\', sans-serif" '
-        'font-size="12">'
-    )
-    words = f'<title id="t{mark}">{escape(title)}</title><desc id="d{mark}">{escape(told)}</desc>'
+    opening = svg.opening(title, told, svg.mark_of(title, told), width, height)
     head = (
         f"<defs><style>{signs.STYLE}</style></defs>"
         f'<rect class="ft-bg" width="{width:.0f}" height="{height:.0f}"/>'
         + _text(title, LEFT, 26, look="ink", more=' font-size="16" font-weight="600"')
         + _text(text("fault.hint"), LEFT, 45)
     )
-    return f"{opening}{words}{head}{body}{below}{said}</svg>"
+    return f"{opening}{head}{body}{below}{said}</svg>"
 
 
 def _bands(bands: Sequence[Band], group_width: float, width: float) -> Placed:

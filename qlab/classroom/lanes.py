@@ -9,12 +9,11 @@ assertion on counts and orders.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from qlab.classroom import notebook
+from qlab.classroom import markup, notebook, svg
 from qlab.classroom.texts import text
 from qlab.classroom.timeline_text import text_width
 
@@ -78,14 +77,11 @@ class Lanes:
     def svg(self) -> str:
         """The picture, with a title and a description for those who do not see it."""
         told = " ".join(self.sentences())
-        mark = hashlib.sha256(f"{self.title}{told}".encode()).hexdigest()[:8]
+        mark = svg.mark_of(self.title, told)
         height = TOP + LANE * len(self.names) + 26
         parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:.0f} {height:.0f}" role="img" '
-            f'width="{WIDTH:.0f}" height="{height:.0f}" style="max-width:100%;height:auto" '
-            f'aria-labelledby="t{mark} d{mark}" font-family="system-ui, \'DejaVu Sans\', sans-serif" '
-            f'font-size="12"><title id="t{mark}">{escape(self.title)}</title>'
-            f'<desc id="d{mark}">{escape(told)}</desc><defs><style>{STYLE}</style>{_hatch(mark)}</defs>'
+            svg.opening(self.title, told, mark, WIDTH, height)
+            + f"<defs><style>{STYLE}</style>{_hatch(mark)}</defs>"
             f'<rect class="ql-bg" width="{WIDTH:.0f}" height="{height:.0f}"/>'
             f'<text class="ql-ink" x="16" y="24" font-size="16" font-weight="600">{escape(self.title)}</text>'
             f'<text class="ql-mute" x="16" y="43">{escape(text("timeline.axis_time"))}</text>'
@@ -138,11 +134,10 @@ class Lanes:
     def markdown(self) -> str:
         """The text equivalent, folded under its heading."""
         lines = "\n".join(f"- {sentence}" for sentence in self.sentences())
-        return f"<details><summary>{text('lanes.in_words')}</summary>\n\n{lines}\n\n</details>"
+        return markup.folded(text("lanes.in_words"), lines)
 
     def _ipython_display_(self) -> None:
-        notebook.show_picture(self.svg(), text("timeline.not_shown", title=self.title))
-        notebook.show_markdown(self.markdown())
+        notebook.show_picture(self.svg(), text("timeline.not_shown", title=self.title), self.markdown())
 
     def __repr__(self) -> str:
         return f"Lanes({self.title})"

@@ -69,3 +69,8 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
         start = f'<td style="{cell};white-space:nowrap">{first}</td>'
         lines.append(f"<tr>{start}{''.join(f'<td style={cell!r}>{other}</td>' for other in others)}</tr>")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def folded(heading: str, markdown: str) -> str:
+    """Markdown that is folded under a heading until it is clicked."""
+    return f"<details><summary>{heading}</summary>\n\n{markdown}\n\n</details>"

@@ -47,13 +47,12 @@ def show(widget: object) -> None:
     _display(widget)
 
 
-def show_picture(svg: str, words: str) -> None:
-    """Show a picture; ``words`` stand in where pictures are not shown, as on a page not yet trusted."""
+def show_picture(svg: str, words: str, markdown: str) -> None:
+    """Show a picture and below it its text equivalent, formatted: no picture comes without its text.
+
+    ``words`` stand in where pictures are not shown, as on a page not yet trusted.
+    """
     _display({"image/svg+xml": svg, "text/plain": words}, raw=True)
-
-
-def show_markdown(markdown: str) -> None:
-    """Show formatted text."""
     _display({"text/markdown": markdown, "text/plain": markdown}, raw=True)
 
 

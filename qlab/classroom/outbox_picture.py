@@ -7,11 +7,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from qlab.classroom import notebook
+from qlab.classroom import markup, notebook, svg
 from qlab.classroom.shop import Row
 from qlab.classroom.texts import text
 from qlab.classroom.timeline_text import text_width
@@ -41,15 +40,11 @@ class OutboxPicture:
     def svg(self) -> str:
         """The picture, with a title and a description for those who do not see it."""
         told = " ".join(self.sentences())
-        mark = hashlib.sha256(f"{self.title}{told}".encode()).hexdigest()[:8]
         width = max(PANEL * len(self.moments), text_width(self.title, 16) + 32)
         height = TOP + ROW * max(len(rows) for rows in self.moments.values()) + 10
         head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
-            f'width="{width:.0f}" height="{height:.0f}" style="max-width:100%;height:auto" '
-            f'aria-labelledby="t{mark} d{mark}" font-family="system-ui, \'DejaVu Sans\', sans-serif" '
-            f'font-size="12"><title id="t{mark}">{escape(self.title)}</title>'
-            f'<desc id="d{mark}">{escape(told)}</desc><style>{STYLE}</style>'
+            svg.opening(self.title, told, svg.mark_of(self.title, told), width, height)
+            + f"<style>{STYLE}</style>"
             f'<rect class="qo-bg" width="{width:.0f}" height="{height:.0f}"/>'
             f'<text class="qo-ink" x="16" y="26" font-size="16" font-weight="600">{escape(self.title)}</text>'
         )
@@ -62,11 +57,10 @@ class OutboxPicture:
     def markdown(self) -> str:
         """The text equivalent, folded under its heading."""
         lines = "\n".join(f"- {sentence}" for sentence in self.sentences())
-        return f"<details><summary>{text('lanes.in_words')}</summary>\n\n{lines}\n\n</details>"
+        return markup.folded(text("lanes.in_words"), lines)
 
     def _ipython_display_(self) -> None:
-        notebook.show_picture(self.svg(), text("timeline.not_shown", title=self.title))
-        notebook.show_markdown(self.markdown())
+        notebook.show_picture(self.svg(), text("timeline.not_shown", title=self.title), self.markdown())
 
     def __repr__(self) -> str:
         return f"OutboxPicture({self.title})"

@@ -11,12 +11,10 @@ A picture shows measured values, so a cell that shows one is tagged nbval-ignore
 
 from __future__ import annotations
 
-import hashlib
 import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
 import matplotlib as mpl
@@ -24,7 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from qlab.classroom import notebook
+from qlab.classroom import markup, notebook, svg
 from qlab.classroom.texts import text
 
 INK, PAPER, GRID = "#1a1a1a", "#fdfdfb", "#d9d9d4"
@@ -72,11 +70,10 @@ class Plot:
 
     def markdown(self) -> str:
         """The text equivalent, folded under its heading, to be shown below the picture."""
-        return f"<details><summary>{text('plots.in_words')}</summary>\n\n{self.text()}\n\n</details>"
+        return markup.folded(text("plots.in_words"), self.text())
 
     def _ipython_display_(self) -> None:
-        notebook.show_picture(self.svg, text("plots.not_shown", title=self.title))
-        notebook.show_markdown(self.markdown())
+        notebook.show_picture(self.svg, text("plots.not_shown", title=self.title), self.markdown())
 
 
 def histograms(title: str, samples: Mapping[str, Sequence[float]], *, width: float, x: str, y: str) -> Plot:
@@ -215,14 +212,13 @@ def _svg(figure: Figure, title: str, told: str) -> str:
     """The figure as SVG with its words inside, for readers that do not see it."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    mark = hashlib.sha256(f"{title}{told}".encode()).hexdigest()[:8]
-    words = f'<title id="t{mark}">{escape(title)}</title><desc id="d{mark}">{escape(told)}</desc>'
+    mark = svg.mark_of(title, told)
     drawn = out.getvalue()
     opening = re.search(r"<svg [^>]*>", drawn)
     assert opening is not None  # Matplotlib has just written it
     tag = opening.group()[:-1]
     tag += f' role="img" style="max-width:100%;height:auto" aria-labelledby="t{mark} d{mark}">'
-    return tag + words + drawn[opening.end() :].strip()
+    return tag + svg.words(title, told, mark) + drawn[opening.end() :].strip()
 
 
 def _words(facts: Mapping[str, float]) -> dict[str, str]:

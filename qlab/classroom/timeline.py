@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from qlab.classroom import notebook
+from qlab.classroom import markup, notebook
 from qlab.classroom.story import Event, in_order
 from qlab.classroom.texts import text
 from qlab.classroom.timeline_layout import lay_out
@@ -49,14 +49,13 @@ class Timeline:
 
     def markdown(self) -> str:
         """The text equivalent, folded under its heading, to be shown below the picture."""
-        return f"<details><summary>{text('timeline.steps')}</summary>\n\n{self.text()}\n\n</details>"
+        return markup.folded(text("timeline.steps"), self.text())
 
     def __repr__(self) -> str:
         return f"Timeline({self.title})"
 
     def _ipython_display_(self) -> None:
-        notebook.show_picture(self.svg(), text("timeline.not_shown", title=self.title))
-        notebook.show_markdown(self.markdown())
+        notebook.show_picture(self.svg(), text("timeline.not_shown", title=self.title), self.markdown())
 
 
 def live_svg(events: Sequence[Event], title: str, now: float) -> str:

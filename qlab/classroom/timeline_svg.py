@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable
 from html import escape
 
+from qlab.classroom import svg
 from qlab.classroom.story import BROKER, Attempt, Lease
 from qlab.classroom.timeline_layout import BAR, LEASE, LEFT, LIVE_SPAN, Layout, lane_of, stalled_track
 from qlab.classroom.timeline_legend import legend
@@ -33,24 +33,20 @@ So much is left to a cell's output in JupyterLab on a 1280-pixel screen with the
 def draw(layout: Layout, title: str, sentences: Iterable[str], *, axis: str) -> str:
     """The whole picture.  ``sentences`` become its text equivalent, ``axis`` says what the axis means."""
     told = " ".join(sentences)
-    mark = hashlib.sha256(f"{title}{told}".encode()).hexdigest()[:8]  # ids differ between a page's pictures
+    mark = svg.mark_of(title, told)
     body = "".join(_parts(layout, mark))
     signs, below = legend(layout, {event.kind for event in layout.story.events}, mark)
-    width, height = f"{layout.width:.0f}", f"{below:.0f}"
-    scale = min(1.0, WIDEST / layout.width)
-    opening = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        f'width="{layout.width * scale:.0f}" height="{below * scale:.0f}" '
-        f'style="max-width:100%;height:auto" aria-labelledby="t{mark} d{mark}" '
-        'font-family="system-ui, \'DejaVu Sans\', sans-serif" font-size="12">'
-    )
-    words = f'<title id="t{mark}">{escape(title)}</title><desc id="d{mark}">{escape(told)}</desc>'
-    head = (
-        f'<rect class="qt-bg" width="{width}" height="{height}"/>'
+    opening = svg.opening(title, told, mark, layout.width, below, min(1.0, WIDEST / layout.width))
+    return f"{opening}{defs(mark)}{heading(title, axis, layout.width, below)}{body}{signs}</svg>"
+
+
+def heading(title: str, axis: str, width: float, height: float) -> str:
+    """The ground, and on it the title and what the axis means."""
+    return (
+        f'<rect class="qt-bg" width="{width:.0f}" height="{height:.0f}"/>'
         f'<text class="qt-ink" x="{TITLE_LEFT:.0f}" y="26" font-size="{TITLE_SIZE:.0f}" font-weight="600">'
         f'{escape(title)}</text><text class="qt-mute" x="{TITLE_LEFT:.0f}" y="45">{escape(axis)}</text>'
     )
-    return f"{opening}{words}{defs(mark)}{head}{body}{signs}</svg>"
 
 
 def _parts(layout: Layout, mark: str) -> Iterable[str]:
