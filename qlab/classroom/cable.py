@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -15,9 +16,13 @@ from redis.asyncio.connection import parse_url
 
 
 class Cable:
-    """A TCP proxy in front of the Redis at `target`; `url` leads through it."""
+    """A TCP proxy in front of the Redis at `target`; `url` leads through it.
 
-    def __init__(self, target: str) -> None:
+    `delay` says for how many seconds each piece of an answer is held back.
+    """
+
+    def __init__(self, target: str, delay: Callable[[], float] | None = None) -> None:
+        self._delay = delay
         self._target: dict[str, Any] = dict(parse_url(target))
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
@@ -59,9 +64,9 @@ class Cable:
             writer.transport.abort()
             return
         far_reader, far_writer = await self._connect()
-        for source, sink in ((reader, far_writer), (far_reader, writer)):
+        for source, sink, delay in ((reader, far_writer, None), (far_reader, writer, self._delay)):
             self._open.add(sink)
-            task = asyncio.create_task(self._carry(source, sink))
+            task = asyncio.create_task(self._carry(source, sink, delay))
             self._carrying.add(task)
             task.add_done_callback(self._carrying.discard)
 
@@ -72,9 +77,13 @@ class Cable:
             self._target.get("host", "localhost"), self._target.get("port", 6379)
         )
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: Callable[[], float] | None
+    ) -> None:
         with contextlib.suppress(OSError):
             while chunk := await reader.read(65536):
+                if delay is not None:
+                    await asyncio.sleep(delay())
                 writer.write(chunk)
                 await writer.drain()
         self._open.discard(writer)
