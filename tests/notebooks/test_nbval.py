@@ -29,9 +29,9 @@ def test_it_runs_and_prints_what_is_stored(path: Path, tmp_path: Path):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("path", LESSONS + SOLUTIONS, ids=name)
 def test_a_second_run_passes_as_well_and_within_the_promised_time(path: Path, tmp_path: Path):
-    assert nbval(path, tmp_path).passed
-    result = nbval(path, tmp_path)
-    assert result.passed, result.said
+    for _ in range(2):
+        result = nbval(path, tmp_path)
+        assert result.passed, result.said
     assert result.seconds < LESSON_LIMIT
 
 

@@ -75,17 +75,15 @@ async def test_a_deadlock_is_ended_by_the_server_and_its_victim_comes_again(lab:
     assert again.digest == report.digest
 
 
-async def test_everybody_who_waits_for_a_lock_is_served_once(lab: FaultLab):
-    """B and A' wait for the row of A, which has stalled. When A commits, both wake up and
-    race: who of them is first is mostly, but not always, who came first."""
+async def test_who_waits_for_a_lock_is_served_in_order_of_arrival(lab: FaultLab):
+    """B and A' wait for the row of A, which has stalled. When A commits, both wake up and race."""
     await lab.install(count_both)
     report = await explore(lab, [counter("A", "orders"), counter("B", "orders")], counted, faults=0)
     ends = []
-    for _ in range(5):
+    for _ in range(40):  # without the line it is the wrong way round in one of 25 or so
         schedule = await report.replay("A1 B1 A0~ A'1 A1")
         ends.append([step.name for step in schedule.steps if step.effect == "ack"])
-    assert [sorted(names) for names in ends] == [["A", "A'", "B"]] * 5
-    assert {names[0] for names in ends} == {"A"}
+    assert ends == [["A", "B", "A'"]] * 40
 
 
 async def test_an_advisory_lock_keeps_two_apart(lab: FaultLab):

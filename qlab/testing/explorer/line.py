@@ -33,7 +33,7 @@ class Line:
     def let_next_go(self) -> bool:
         """Let the first go on that nobody before it keeps waiting; False: there is none."""
         for one in self._stopped:
-            if not any(self._waiting[one] & self._waiting[other] for other in self._ahead()):
+            if not any(self._is_behind(one, other) for other in self._ahead()):
                 self._go(one)
                 return True
         return False
@@ -58,11 +58,18 @@ class Line:
         found = [one for pid, one in running.items() if pid in locked]  # in order of arrival, as pending is
         self._loop.blocked.update(found)
         for one in found:
-            before = set(locked[one.pid or 0])
-            if any(before & self._waiting[other] for other in self._ahead() if other is not one):
+            self._waiting[one] = set(locked[one.pid or 0])
+            if any(self._is_behind(one, other) for other in self._ahead() if other is not one):
                 self._stop(one)
-            self._waiting[one] = before
         return [*found, *(one for one in self._stopped if one in pending)]
+
+    def _is_behind(self, one: PgConnection, other: PgConnection) -> bool:
+        """True if both would race: they wait for the same back end, or `one` for `other`, who waits too.
+
+        The second to wait for a row waits for the first, which holds the row's place in the queue; but when
+        the row has changed meanwhile, both look for its new version, and the place no longer counts.
+        """
+        return other.pid in self._waiting[one] or not self._waiting[one].isdisjoint(self._waiting[other])
 
     def _stop(self, one: PgConnection) -> None:
         if self._lab.owns_postgres and one.pid is not None:
