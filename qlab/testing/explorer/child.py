@@ -33,6 +33,7 @@ from qlab import scripts
 from qlab.postgres.statements import statement
 from qlab.testing.explorer.clock import OWNER, VirtualLoop
 from qlab.testing.explorer.errors import Unsupported
+from qlab.testing.explorer.gate import how_it_ends
 from qlab.testing.explorer.rules import DeliveryRules
 from qlab.testing.explorer.servers import entry_scripts
 from qlab.testing.explorer.world import World
@@ -119,16 +120,9 @@ def _act(handler: Any, request: dict[str, Any]) -> None:
     rules = DeliveryRules(**{**given.pop("rules"), "backoff": tuple(given.pop("backoff"))})
     world = World(lambda: loop.true_now, provider=provider, rules=rules, **given)
 
-    async def act() -> str | None:
-        try:
-            await handler(world)
-        except BaseException as error:
-            return f"{type(error).__name__}: {error}"
-        return None
-
     OWNER.set(loop.owner)
     asyncio.set_event_loop(loop)
-    loop.say({"ended": loop.run_until_complete(act())})
+    loop.say({"ended": loop.run_until_complete(how_it_ends(handler, world))})
 
 
 def _read_everything() -> None:

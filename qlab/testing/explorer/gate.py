@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from qlab.testing.explorer.errors import Unsupported
@@ -21,6 +22,18 @@ class Effect:
         self.label, self.short, self.store = label, short, store
         self.verdict: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.result = ""
+
+
+async def how_it_ends(handler: Callable[[Any], Awaitable[Any]], world: Any) -> str | None:
+    """Run a handler; None when it returned, else what it raised in one line, the same in every process.
+
+    SystemExit and KeyboardInterrupt count as well: they would end the loop, not the job.
+    """
+    try:
+        await handler(world)
+    except BaseException as error:
+        return " ".join(f"{type(error).__name__}: {error}".split())[:120]
+    return None
 
 
 class Delivery:
@@ -44,8 +57,8 @@ class Delivery:
         """The handler has returned or raised."""
         raise NotImplementedError
 
-    def failure(self) -> BaseException | None:
-        """What it raised; None when it returned."""
+    def failure(self) -> str | None:
+        """What it raised, in words; None when it returned."""
         raise NotImplementedError
 
     def busy(self) -> None:

@@ -130,7 +130,7 @@ class ForkedDelivery(Delivery):
         self._given = 1
         self._rested = 0
         self._control: asyncio.StreamWriter | None = None
-        self._error: BaseException | None = None
+        self._error: str | None = None
         self._ended = self._said_how = False
 
     @property
@@ -143,7 +143,7 @@ class ForkedDelivery(Delivery):
         """See Delivery."""
         return self._ended
 
-    def failure(self) -> BaseException | None:
+    def failure(self) -> str | None:
         """See Delivery."""
         return self._error
 
@@ -202,8 +202,7 @@ class ForkedDelivery(Delivery):
                     self.refusal = str(message["refused"])[:300]
                 elif "ended" in message:
                     self._said_how = True
-                    error = message["ended"]
-                    self._error = None if error is None else RuntimeError(str(error)[:300])
+                    self._error = None if message["ended"] is None else str(message["ended"])[:120]
         self._kill()  # what it has started
         self._ended, self._control, self.pid = True, None, 0
         self.dead = self.dead or not self._said_how  # it died by itself, without a word

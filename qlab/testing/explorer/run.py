@@ -116,7 +116,7 @@ class Run:
             self._note(delivery, "ack")
             self.acknowledged.append(delivery.chain)
         else:
-            self._note(delivery, "fail", f"{type(error).__name__}: {' '.join(str(error).split())}"[:120])
+            self._note(delivery, "fail", error)
             self._retry(delivery)
         delivery.leave()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from qlab.testing.explorer.clock import OWNER, ActorsAreQuiet, VirtualLoop
 from qlab.testing.explorer.errors import Unresponsive
-from qlab.testing.explorer.gate import Delivery
+from qlab.testing.explorer.gate import Delivery, how_it_ends
 from qlab.testing.explorer.line import Line
 from qlab.testing.explorer.pg_proxy import PgConnection
 from qlab.testing.explorer.processes import ForkedDelivery, Nursery, peer
@@ -38,31 +38,24 @@ _ROUNDS = 20
 class LocalDelivery(Delivery):
     """A delivery that runs in this process: its tasks are its life."""
 
-    task: asyncio.Task[None]
+    task: asyncio.Task[str | None]
 
     def run(self, handler: Any, world: World) -> None:
         """Begin."""
         context = contextvars.copy_context()
         context.run(OWNER.set, self)
-        self.task = self.loop.create_task(_guarded(handler, world), context=context)
+        self.task = self.loop.create_task(how_it_ends(handler, world), context=context)
 
     @property
     def finished(self) -> bool:
         """See Delivery."""
         return self.task.done()
 
-    def failure(self) -> BaseException | None:
+    def failure(self) -> str | None:
         """See Delivery."""
         if self.task.cancelled():
-            return asyncio.CancelledError("the handler was cancelled")
-        return self.task.exception()
-
-
-async def _guarded(handler: Any, world: World) -> None:
-    try:
-        await handler(world)
-    except (SystemExit, KeyboardInterrupt) as error:  # these would end the loop, not the job
-        raise RuntimeError(f"the handler raised {error!r}") from None
+            return "CancelledError: before it began"
+        return self.task.result()
 
 
 class Stage:
