@@ -1,10 +1,14 @@
 """A server that answers and refuses: full, read-only, without replicas, a snapshot that failed."""
 
 import asyncio
+import contextlib
+from pathlib import Path
 
 import pytest
+import redis.asyncio as redis_async
 
-from qlab import Queue, Worker
+from qlab import Queue, RedisUnavailable, SyncQueue, Worker
+from qlab.embedded import start
 from qlab.errors import RedisFull
 from tests.redis.queue_state import check_invariants, until
 
@@ -57,3 +61,116 @@ async def _deadline(queue):
 
 async def _later(queue, deadline):
     return await _deadline(queue) > deadline
+
+
+REFUSALS = {
+    "a replica": (["REPLICAOF", "127.0.0.1", "1"], ["REPLICAOF", "NO", "ONE"], "read only replica"),
+    "no replicas": (
+        ["CONFIG", "SET", "min-replicas-to-write", "1"], ["CONFIG", "SET", "min-replicas-to-write", "0"],
+        "NOREPLICAS",
+    ),
+    "a snapshot failed": (["BGSAVE"], ["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"], "MISCONF"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+async def test_a_server_that_refuses_for_now_is_named_and_all_goes_on_afterwards(
+    full_queue, private_redis_url, prefix, why
+):
+    queue, (begin, finish, words) = full_queue, REFUSALS[why]
+    command = queue.connection.command
+
+    async def handler(job):
+        return job.data
+
+    async with Worker("q", handler, private_redis_url, prefix=prefix) as worker:
+        assert await (await queue.add("a", 1)).wait_until_finished(5) == 1
+        if why == "a snapshot failed":  # it cannot put it where a folder is
+            (Path((await command("CONFIG", "GET", "dir"))["dir"]) / "dump.rdb").mkdir()
+            await command("CONFIG", "SET", "save", "3600 1")
+        await command(*begin)
+        await until(lambda: _is_refused(queue))
+        with pytest.raises(RedisUnavailable, match=f"answers, but refuses this for now: .*{words}"):
+            await queue.add("a", 2)
+        producer = SyncQueue("q", private_redis_url, prefix=prefix)
+        with producer, pytest.raises(RedisUnavailable, match=words):
+            producer.add("a", 2)
+        await until(lambda: not worker.healthy)
+        await command(*finish)
+        assert await (await queue.add("a", 3)).wait_until_finished(5) == 3
+        await until(lambda: worker.healthy)
+
+
+async def _is_refused(queue):
+    try:
+        await queue.resume()
+    except RedisUnavailable:
+        return True
+
+
+async def test_after_a_failover_workers_and_producers_go_to_the_new_primary(prefix):
+    """The address names another server, the old connections still lead to the old one, now a replica."""
+    with start(postgres=False, redis="valkey") as old, start(postgres=False, redis="valkey") as new:
+        async with _address(old.redis_url) as address, Queue("q", old.redis_url, prefix=prefix) as operator:
+            ran = []
+
+            async def handler(job):
+                ran.append(job.data)
+
+            async with (
+                Queue("q", address.url, prefix=prefix) as queue,
+                Worker("q", handler, address.url, prefix=prefix) as worker,
+            ):
+                await (await queue.add("a", "old")).wait_until_finished(5)
+                await _give_password(new.redis_url, old.redis_url)
+                address.target = new.redis_url
+                await operator.connection.command("REPLICAOF", "127.0.0.1", "1")
+                await until(lambda: _was_added(queue, "new"))
+                await until(lambda: ran == ["old", "new"])
+                assert worker.healthy
+
+
+async def _give_password(url, model):
+    async with redis_async.Redis.from_url(url) as client:
+        await client.config_set("requirepass", _settings(model)["password"])
+
+
+def _settings(url):
+    return redis_async.ConnectionPool.from_url(url).connection_kwargs
+
+
+async def _was_added(queue, data):
+    try:
+        await queue.add("a", data)
+    except RedisUnavailable:
+        return False
+    return True
+
+
+class _Address:
+    """A port that leads to `target`; connections that are open stay where they are."""
+
+    def __init__(self, target):
+        self.target = target
+
+    async def forward(self, reader, writer):
+        there, to_there = await asyncio.open_unix_connection(_settings(self.target)["path"])
+        await asyncio.gather(self._copy(reader, to_there), self._copy(there, writer))
+
+    async def _copy(self, reader, writer):
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def _address(url):
+    address = _Address(url)
+    server = await asyncio.start_server(address.forward, "127.0.0.1", 0)
+    address.url = f"redis://:{_settings(url)['password']}@127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+    try:
+        yield address
+    finally:
+        server.close()
