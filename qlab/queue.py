@@ -237,7 +237,7 @@ class Queue:
         """
         if _known(state) == "active":
             raise ValueError("active jobs belong to their workers and cannot be cleaned")
-        if limit is not None and (not isinstance(limit, int) or limit < 0):
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
             raise ValueError(f"limit must be a whole number of at least 0, not {limit!r}")
         grace, removed = milliseconds(older_than, "older_than"), list[str]()
         while limit is None or len(removed) < limit:
