@@ -85,6 +85,8 @@ class Queue:
         without one a job comes before all that have one. A `job_id` that is already in the queue adds
         nothing: the handle's `duplicate` is then True and it shows the job that is there; so it is with
         `deduplicate`. Neither is an idempotency key: once that job is removed, the id is free again.
+        `remove_on_complete` and `remove_on_fail` say what is kept once it has ended, of all that ended so: True
+        removes this one at once, a number or Keep trims them to that, False trims none; see Keep.
 
         Raises PayloadError or ValueError for a bad job, RedisUnavailable at once if Redis is away.
         """
