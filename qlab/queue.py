@@ -80,11 +80,11 @@ class Queue:
         """Add one job and return a handle on it.
 
         `data` is strict JSON. `attempts` counts the first run too; `backoff` is the wait between two of
-        them, none if not given; `timeout` the limit of one attempt. `delay` is the least time before it may
-        start. `priority` is 1 (most urgent) to 2,097,152; without one a job comes before all that have one.
-        A `job_id` that is already in the queue adds nothing: the handle's `duplicate` is then True and it
-        shows the job that is there; so it is with `deduplicate`. Neither is an idempotency key: once that
-        job is removed, the id is free again.
+        them, none if not given; `timeout` the limit of one attempt (a plain `def` goes on in its thread,
+        unheard). `delay` is the least time before it may start. `priority` is 1 (most urgent) to 2,097,152;
+        without one a job comes before all that have one. A `job_id` that is already in the queue adds
+        nothing: the handle's `duplicate` is then True and it shows the job that is there; so it is with
+        `deduplicate`. Neither is an idempotency key: once that job is removed, the id is free again.
 
         Raises PayloadError or ValueError for a bad job, RedisUnavailable at once if Redis is away.
         """
@@ -197,8 +197,8 @@ class Queue:
             raise ValueError("the job of a schedule has no delay, job_id or deduplicate of its own")
         now = await self.connection.now_ms()
         made = schedule.make(
-            check_job_id(scheduler_id), template, pattern=pattern, tz=tz, every=every, missed=missed,
-            limit=limit, now=now,
+            check_job_id(scheduler_id, "schedule id"), template, pattern=pattern, tz=tz, every=every,
+            missed=missed, limit=limit, now=now,
         )  # fmt: skip
         check_job_id(f"repeat-{scheduler_id}-{now}")  # what its jobs are called
         next_tick, _ = await self.connection.call(
@@ -220,7 +220,10 @@ class Queue:
 
     async def remove_job_scheduler(self, scheduler_id: str) -> bool:
         """Remove a schedule; jobs that it has made stay. True if there was one."""
-        key, ticks = f"{self.keys['schedule']}:{check_job_id(scheduler_id)}", self.keys["schedules"]
+        key, ticks = (
+            f"{self.keys['schedule']}:{check_job_id(scheduler_id, 'schedule id')}",
+            self.keys["schedules"],
+        )
         removed = await self.connection.transaction([("ZREM", ticks, scheduler_id), ("DEL", key)])
         return bool(removed[0])
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, Self
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 from redis.retry import Retry
 
 from qlab import payload, scripts
-from qlab.connection import CONNECT_TIMEOUT, LOST, SOCKET_TIMEOUT, Connection, redis_url
+from qlab.connection import CONNECT_TIMEOUT, LOST, SOCKET_TIMEOUT, Connection, redis_url, refuses_for_now
 from qlab.errors import BulkAddError
 from qlab.new_job import NewJob, check_bulk
 from qlab.queue import BULK
@@ -90,4 +90,9 @@ class SyncQueue:
         try:
             return self._client.execute_command(*words)  # type: ignore[no-untyped-call]
         except LOST as error:
+            raise self._connection.unavailable(error) from error
+        except ResponseError as error:
+            if not refuses_for_now(error):
+                raise
+            self._client.connection_pool.disconnect(inuse_connections=False)
             raise self._connection.unavailable(error) from error

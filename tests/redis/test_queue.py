@@ -96,6 +96,21 @@ async def test_h06_a_bad_job_in_a_bulk_is_named_and_nothing_is_added(queue):
     assert await queue.connection.command("XLEN", queue.keys["events"]) == 0
 
 
+@pytest.mark.parametrize(
+    "entry", ["ab", 1, (), ("n",), ("n", 1, {}, 4), ("n", 1, None), ("n", 1, 2), ("n", 1, {1: 2}), {"n": 1}]
+)
+async def test_h06_a_malformed_entry_of_a_bulk_is_named_in_our_words(queue, entry):
+    with pytest.raises((ValueError, TypeError), match=r"^job 1 of the bulk .*: (write|options|unknown)"):
+        await queue.add_bulk([("n", 1), entry])
+    assert sum((await queue.get_job_counts()).values()) == 0
+
+
+@pytest.mark.parametrize("jobs", [None, 5])
+async def test_h06_a_bulk_that_is_no_list_is_refused_in_our_words(queue, jobs):
+    with pytest.raises(TypeError, match="jobs must be a list of"):
+        await queue.add_bulk(jobs)
+
+
 async def test_h06_five_thousand_jobs_keep_their_order(queue, redis):
     jobs = await queue.add_bulk([("n", n) for n in range(5000)])
     assert (await members(redis, queue.keys))["waiting"] == [job.id for job in jobs]
