@@ -125,6 +125,13 @@ class Connection:
                 return await ask()
         except LOST as error:
             raise self.unavailable(error) from error
+        except RuntimeError as error:
+            if "loop" not in str(error):
+                raise
+            raise RuntimeError(
+                f"queue {self.keys.queue!r} was used in another event loop before: make it anew in each "
+                "asyncio.run and each thread, or use SyncQueue"
+            ) from error
         except ResponseError as error:
             if not refuses_for_now(error):
                 raise

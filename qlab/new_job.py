@@ -63,8 +63,11 @@ class NewJob:
         remove_on_fail: bool | int | Keep | None = None,
     ) -> NewJob:
         """Check everything; see Queue.add. Raises PayloadError, ValueError or TypeError."""
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"job name must be a string that is not empty, not {name!r}")
+        if not isinstance(name, str) or not name or payload.clean_text(name) != name:
+            raise ValueError(
+                "job name must be a string of 1 to 16,000 characters, valid Unicode without NUL, not "
+                f"{name!r:.100}"
+            )
         if backoff is not None and not isinstance(backoff, Backoff):
             raise ValueError(
                 "backoff must be made with Backoff.fixed, Backoff.exponential or Backoff.custom, not "
@@ -85,7 +88,7 @@ class NewJob:
         return cls(
             id=secrets.token_hex(8) if job_id is None else check_job_id(job_id),
             own_id=job_id is not None,
-            name=payload.clean_text(name),
+            name=name,
             data=payload.encode(data, limit=max_data),
             delay=milliseconds(delay, "delay"),
             deduplicate=deduplicate,

@@ -23,6 +23,9 @@ from qlab.job import Job, JobRecord
 from qlab.retry import Waits
 
 _spawn = multiprocessing.get_context("spawn")
+LOOK = 1.0
+"""Seconds between two looks at a process that does not answer."""
+
 START_LIMIT = 60.0
 """Seconds for a new process to load the handler; the limit of an attempt begins after that."""
 
@@ -118,7 +121,9 @@ class _Child:
         try:
             if record is not None:
                 self._pipe.send(record)
-            await answered
+            while not (await asyncio.wait([answered], timeout=LOOK))[0]:
+                if not self._process.is_alive() and not self._pipe.poll():
+                    raise EOFError  # it has a process of its own that keeps the pipe open
             return self._pipe.recv()
         except (EOFError, OSError):
             self._process.join(1)

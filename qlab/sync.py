@@ -13,7 +13,7 @@ from redis.retry import Retry
 from qlab import payload, scripts
 from qlab.connection import CONNECT_TIMEOUT, LOST, SOCKET_TIMEOUT, Connection, redis_url, refuses_for_now
 from qlab.errors import BulkAddError
-from qlab.new_job import NewJob, check_bulk
+from qlab.new_job import NewJob, check_bulk, known_options
 from qlab.queue import BULK
 
 
@@ -48,7 +48,7 @@ class SyncQueue:
 
     def add(self, name: str, data: Any = None, **options: Any) -> Added:
         """Add one job; see Queue.add for the options and errors."""
-        return self._add([NewJob.make(name, data, self._max_data, **options)])[0]
+        return self._add([NewJob.make(name, data, self._max_data, **known_options(options))])[0]
 
     def add_bulk(self, jobs: Iterable[tuple[Any, ...]]) -> list[Added]:
         """Add many jobs; see Queue.add_bulk."""

@@ -72,7 +72,7 @@ def test_core_can_be_read_in_one_evening():
     core = [path for path in PYTHON_FILES if part(path) not in aside | FLOWS]
     assert sum(map(lines_to_read, core)) <= 2900
     scripts = [path for path in LUA_FILES if part(path) == "lua" and path.name not in FLOWS]
-    assert sum(map(lines_to_read, scripts)) <= 640
+    assert sum(map(lines_to_read, scripts)) <= 650
 
 
 def test_flows_stay_small():

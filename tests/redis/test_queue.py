@@ -78,6 +78,13 @@ async def test_a_bad_option_stores_nothing(queue, redis, options):
     assert [key async for key in redis.scan_iter(queue.keys["*"])] == [queue.keys["meta"]]
 
 
+@pytest.mark.parametrize("name", ["", None, 5, "a\x00b", "\ud800", "x" * 16_001])
+async def test_a_name_that_would_not_arrive_as_it_is_is_refused(queue, redis, name):
+    with pytest.raises(ValueError, match="job name must be a string of 1 to 16,000 characters"):
+        await queue.add(name)
+    assert [key async for key in redis.scan_iter(queue.keys["*"])] == [queue.keys["meta"]]
+
+
 @pytest.mark.parametrize("data", [float("nan"), {1: 2}, (1,), b"", "x" * 70_000])
 async def test_h19_a_bad_payload_stores_nothing(queue, redis, data):
     with pytest.raises(PayloadError):

@@ -1,6 +1,7 @@
 """Options that do not fit together are refused when the worker is made, before anything runs."""
 
 import functools
+import threading
 
 import pytest
 
@@ -82,6 +83,25 @@ def test_async_handlers_run_on_the_loop_and_others_in_a_thread():
     assert runs_on_loop(Callable().method)
     assert not runs_on_loop(plain)
     assert not runs_on_loop(print)
+
+
+def test_a_worker_is_not_run_where_it_cannot_obey_signals():
+    found = []
+
+    def run():
+        with pytest.raises(RuntimeError, match="needs the main thread"):
+            Worker("q", handler).run()
+        found.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(10)
+    assert found == [True]
+
+
+async def test_a_worker_is_not_run_inside_an_event_loop():
+    with pytest.raises(RuntimeError, match="here use `async with worker:`"):
+        Worker("q", handler).run()
 
 
 def test_an_unknown_option_is_refused():
