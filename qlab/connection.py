@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import cache
 from typing import Any
 
@@ -139,13 +139,13 @@ class Connection:
             await (on or self.client).connection_pool.disconnect(inuse_connections=on is not None)
             raise self.unavailable(error) from error
 
-    async def delete_all(self) -> None:
-        """Delete every key of the queue."""
+    async def delete_all(self, but: Collection[str] = ()) -> None:
+        """Delete every key of the queue, `but` these."""
         cursor = 0
         while True:
             cursor, keys = await self.command("SCAN", cursor, "MATCH", self.keys["*"], "COUNT", 1000)
-            if keys:
-                await self.command("UNLINK", *keys)
+            if doomed := [key for key in keys if key not in but]:
+                await self.command("UNLINK", *doomed)
             if cursor == 0:
                 return
 
