@@ -12,8 +12,15 @@ import hiredis
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import (
+    ClusterDownError,
+    InvalidResponse,
+    MasterDownError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import InvalidResponse, OutOfMemoryError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from qlab import scripts
@@ -33,6 +40,14 @@ MOST_CONNECTIONS = 100
 """Commands on their way at once, if the URL or the client sets no `max_connections`; more wait for a turn."""
 _NO_LIMIT = contextlib.nullcontext()
 LOST = (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse, OutOfMemoryError)
+
+
+def refuses_for_now(error: ResponseError) -> bool:
+    """The server answers but takes nothing for now: it became a replica, lacks replicas, could not write its
+    snapshot, or is busy with a script. Another time, or another server at the same address, may."""
+    kinds = (ReadOnlyError, MasterDownError, ClusterDownError)
+    words = ("UNBLOCKED", "NOREPLICAS", "MISCONF", "BUSY ")
+    return isinstance(error, kinds) or str(error).startswith(words)
 
 
 def redis_url(given: str | None = None) -> str:
@@ -110,6 +125,19 @@ class Connection:
                 return await ask()
         except LOST as error:
             raise self.unavailable(error) from error
+        except RuntimeError as error:
+            if "loop" not in str(error):
+                raise
+            raise RuntimeError(
+                f"queue {self.keys.queue!r} was used in another event loop before: make it anew in each "
+                "asyncio.run and each thread, or use SyncQueue"
+            ) from error
+        except ResponseError as error:
+            if not refuses_for_now(error):
+                raise
+            # After a failover the address may name another server; this connection would stay with the old.
+            await (on or self.client).connection_pool.disconnect(inuse_connections=on is not None)
+            raise self.unavailable(error) from error
 
     async def delete_all(self) -> None:
         """Delete every key of the queue."""
@@ -170,6 +198,11 @@ class Connection:
             return RedisFull(
                 f"Redis at {self.address} is full and stored nothing: raise its maxmemory, or make room "
                 "(clean finished jobs, keep fewer of them)"
+            )
+        if isinstance(error, ResponseError):
+            return RedisUnavailable(
+                f"Redis at {self.address} answers, but refuses this for now: {error} (after a failover see "
+                "that the address names the primary)"
             )
         if isinstance(error, InvalidResponse):
             return RedisUnavailable(f"what answers at {self.address} is not a Redis; check QLAB_REDIS_URL")

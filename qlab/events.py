@@ -25,6 +25,9 @@ BLOCK_MS = 3000
 LOOK_AGAIN = 5.0
 """Seconds after which a waiter looks at its job without having heard of it: the stream may have been cut."""
 
+FIRST_LOOK = 1.0
+"""Seconds that a waiter has to look at its job once, however short its own limit is."""
+
 ENDS = {"completed", "failed", "removed"}
 
 
@@ -36,6 +39,8 @@ class Listener:
         self._waiters: dict[str, set[asyncio.Event]] = defaultdict(set)
         self._task: asyncio.Task[None] | None = None
         self._client: Any = None
+        self.closings = 0
+        """How often it was closed."""
 
     async def listen(self, job_id: str) -> asyncio.Event:
         """An event that is set whenever the job may have ended from now on."""
@@ -55,7 +60,10 @@ class Listener:
             del self._waiters[job_id]
 
     async def close(self) -> None:
-        """Stop reading; who still waits gets asyncio.CancelledError from its own task, not from here."""
+        """Stop reading, and let those who still wait know."""
+        self.closings += 1
+        for heard in [one for waiters in self._waiters.values() for one in waiters]:
+            heard.set()
         if self._task is not None:
             await end([self._task])
         if self._client is not None:
@@ -119,9 +127,10 @@ def _pairs(flat: list[str]) -> dict[str, str]:
 
 async def wait(connection: Connection, job_id: str, birth: str, timeout: float | None) -> Any:
     """The result of the job born at `birth`; see Job.wait_until_finished."""
-    listener = connection.listener
+    listener, loop = connection.listener, asyncio.get_running_loop()
+    deadline, closings = None if timeout is None else loop.time() + timeout, listener.closings
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(None if timeout is None else max(timeout, FIRST_LOOK)) as clock:
             heard = await listener.listen(job_id)
             try:
                 while True:
@@ -133,7 +142,10 @@ async def wait(connection: Connection, job_id: str, birth: str, timeout: float |
                         raise JobFailed(job_id, text)
                     if state == "gone":
                         raise JobGone(job_id)
+                    clock.reschedule(deadline)
                     await _set_within(heard, LOOK_AGAIN)
+                    if listener.closings > closings:
+                        raise RuntimeError(f"the queue was closed while job {job_id} was waited for")
             finally:
                 listener.forget(job_id, heard)
     except TimeoutError:

@@ -1,6 +1,7 @@
 """Options that do not fit together are refused when the worker is made, before anything runs."""
 
 import functools
+import threading
 
 import pytest
 
@@ -17,7 +18,18 @@ def plain(job):
     pass
 
 
-@pytest.mark.parametrize("bad", [None, 7, "handler", lambda: None, lambda a, b: None])
+def yields(job):
+    yield job
+
+
+async def yields_async(job):
+    yield job
+
+
+BAD_HANDLERS = [None, 7, "handler", lambda: None, lambda a, b: None, yields, yields_async]
+
+
+@pytest.mark.parametrize("bad", BAD_HANDLERS)
 def test_a_handler_must_take_one_job(bad):
     with pytest.raises(TypeError, match="handler"):
         Worker("q", bad)
@@ -30,11 +42,24 @@ def test_a_lock_must_outlast_its_renewal(lock, renew):
 
 
 @pytest.mark.parametrize(
-    "option", [{"concurrency": 0}, {"concurrency": 1.5}, {"max_stalled_count": -1}, {"stalled_interval": 0}]
+    "option",
+    [
+        {"concurrency": 0},
+        {"concurrency": 1.5},
+        {"concurrency": 10**6},
+        {"max_stalled_count": -1},
+        {"stalled_interval": 0},
+    ],
 )
 def test_a_bad_number_is_refused(option):
     with pytest.raises(ValueError, match=next(iter(option))):
         Worker("q", handler, **option)
+
+
+@pytest.mark.parametrize("name", ["two words", "", 7])
+def test_a_bad_name_is_refused(name):
+    with pytest.raises(ValueError, match=r"^worker name"):
+        Worker("q", handler, name=name)
 
 
 def test_the_defaults_are_those_of_the_field():
@@ -58,6 +83,25 @@ def test_async_handlers_run_on_the_loop_and_others_in_a_thread():
     assert runs_on_loop(Callable().method)
     assert not runs_on_loop(plain)
     assert not runs_on_loop(print)
+
+
+def test_a_worker_is_not_run_where_it_cannot_obey_signals():
+    found = []
+
+    def run():
+        with pytest.raises(RuntimeError, match="needs the main thread"):
+            Worker("q", handler).run()
+        found.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(10)
+    assert found == [True]
+
+
+async def test_a_worker_is_not_run_inside_an_event_loop():
+    with pytest.raises(RuntimeError, match="here use `async with worker:`"):
+        Worker("q", handler).run()
 
 
 def test_an_unknown_option_is_refused():
