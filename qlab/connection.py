@@ -5,7 +5,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from functools import cache
 from typing import Any
 
 import hiredis
@@ -40,6 +39,31 @@ def redis_url(given: str | None = None) -> str:
     return given or os.environ.get("QLAB_REDIS_URL") or "redis://localhost:6379/0"
 
 
+class _Client(redis.asyncio.Redis):
+    """A client that only sends and reads. redis-py packs commands in Python and puts a pool's lock, retries,
+    events and timings around each, of which nothing is used here: more work than the rest of an add."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._free: list[Any] = []
+
+    async def execute_command(self, *words: Any, **options: Any) -> Any:
+        """The answer to one command. A connection whose answer was not read to its end is closed."""
+        pool: Any = self.connection_pool
+        link = self._free.pop() if self._free else await pool.get_connection()
+        try:
+            if link.should_reconnect() or (link.is_connected and await link.can_read()):
+                await link.disconnect()  # the server has closed it, or is about to
+            await link.send_packed_command(hiredis.pack_command((*words[0].split(), *words[1:])))
+            return await self.parse_response(link, words[0], **options)
+        except BaseException as error:
+            if not isinstance(error, ResponseError):
+                await link.disconnect(nowait=True)
+            raise
+        finally:
+            self._free.append(link)
+
+
 class Connection:
     """What Queue, Worker and Job share to talk to one queue.
 
@@ -59,11 +83,11 @@ class Connection:
         self.listener = Listener(self)
         self._checked = False
 
-    def open_client(self, *, single: bool = False) -> redis.asyncio.Redis:
-        """A client of its own to the same Redis; `single` keeps one connection and the order of commands."""
+    def open_client(self) -> redis.asyncio.Redis:
+        """A client of its own to the same Redis; commands one after another go over one connection."""
         connection_class, settings = self._settings
         pool = redis.asyncio.ConnectionPool(connection_class, max_connections=2**30, **settings)
-        return redis.asyncio.Redis.from_pool(pool) if not single else _single(pool)
+        return _Client.from_pool(pool)
 
     def now(self) -> str:
         """The time for a script: empty means that the script asks the server."""
@@ -202,7 +226,7 @@ def _settings(given: RedisLike) -> tuple[tuple[type, dict[str, Any]], int]:
         "socket_connect_timeout": CONNECT_TIMEOUT,
     }
     most = pool.max_connections if pool.max_connections < 2**31 else MOST_CONNECTIONS
-    return (_packed_by_hiredis(pool.connection_class), pool.connection_kwargs | ours), most  # type: ignore[arg-type]
+    return (pool.connection_class, pool.connection_kwargs | ours), most
 
 
 def _pool(url: str) -> redis.asyncio.ConnectionPool:
@@ -216,21 +240,3 @@ def _pool(url: str) -> redis.asyncio.ConnectionPool:
             "unix:///path (in a password write '@' as %40, '/' as %2F, '#' as %23, '?' as %3F)"
         ) from None
     return pool
-
-
-@cache
-def _packed_by_hiredis(connection_class: type) -> type:
-    """The connection class with commands packed in C: the asyncio client of redis-py does it in Python,
-    argument by argument, and a trip of the pump has a hundred arguments."""
-
-    class Packed(connection_class):  # type: ignore[misc]
-        def pack_command(self, *words: Any) -> list[bytes]:
-            return [hiredis.pack_command((*words[0].split(), *words[1:]))]
-
-    return Packed
-
-
-def _single(pool: redis.asyncio.ConnectionPool) -> redis.asyncio.Redis:
-    client = redis.asyncio.Redis(connection_pool=pool, single_connection_client=True)
-    client.auto_close_connection_pool = True
-    return client

@@ -34,7 +34,7 @@ class QueueEvents:
         self, name: str, redis: RedisLike = None, *, prefix: str | None = None, since: str | None = None
     ) -> None:
         self._connection = Connection(name, redis, prefix)
-        self._client = self._connection.open_client(single=True)
+        self._client = self._connection.open_client()
         self._position = since
 
     async def start(self) -> Self:
