@@ -5,14 +5,21 @@ import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import hiredis
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import (
+    ClusterDownError,
+    InvalidResponse,
+    MasterDownError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import InvalidResponse, OutOfMemoryError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from qlab import scripts
@@ -34,12 +41,20 @@ _NO_LIMIT = contextlib.nullcontext()
 LOST = (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse, OutOfMemoryError)
 
 
+def refuses_for_now(error: ResponseError) -> bool:
+    """The server answers but takes nothing for now: it became a replica, lacks replicas, could not write its
+    snapshot, or is busy with a script. Another time, or another server at the same address, may."""
+    kinds = (ReadOnlyError, MasterDownError, ClusterDownError)
+    words = ("UNBLOCKED", "NOREPLICAS", "MISCONF", "BUSY ")
+    return isinstance(error, kinds) or str(error).startswith(words)
+
+
 def redis_url(given: str | None = None) -> str:
     """The URL to use: the given one, else QLAB_REDIS_URL, else Redis on this machine."""
     return given or os.environ.get("QLAB_REDIS_URL") or "redis://localhost:6379/0"
 
 
-class _Client(redis.asyncio.Redis):
+class Client(redis.asyncio.Redis):
     """A client that only sends and reads. redis-py packs commands in Python and puts a pool's lock, retries,
     events and timings around each, of which nothing is used here: more work than the rest of an add."""
 
@@ -63,6 +78,13 @@ class _Client(redis.asyncio.Redis):
         finally:
             self._free.append(link)
 
+    async def close_idle(self) -> None:
+        """Close the connections that have no command on its way; the next command opens a new one."""
+        pool: Any = self.connection_pool
+        while self._free:
+            await pool.release(self._free.pop())
+        await pool.disconnect(inuse_connections=False)
+
 
 class Connection:
     """What Queue, Worker and Job share to talk to one queue.
@@ -83,18 +105,18 @@ class Connection:
         self.listener = Listener(self)
         self._checked = False
 
-    def open_client(self) -> redis.asyncio.Redis:
+    def open_client(self) -> Client:
         """A client of its own to the same Redis; commands one after another go over one connection."""
         connection_class, settings = self._settings
         pool = redis.asyncio.ConnectionPool(connection_class, max_connections=2**30, **settings)
-        return _Client.from_pool(pool)
+        return cast(Client, Client.from_pool(pool))
 
     def now(self) -> str:
         """The time for a script: empty means that the script asks the server."""
         return "" if self._clock is None else str(round(self._clock() * 1000))
 
     async def call(
-        self, name: str, rest: list[Any] | None = None, *, on: redis.asyncio.Redis | None = None, **fixed: Any
+        self, name: str, rest: list[Any] | None = None, *, on: Client | None = None, **fixed: Any
     ) -> Any:
         """Run a script. Raises RedisUnavailable when the server cannot be reached."""
         if not self._checked:
@@ -104,12 +126,12 @@ class Connection:
             on, lambda: scripts.call(client, self.keys, name, rest, now=self.now(), **fixed)
         )
 
-    async def command(self, *words: Any, on: redis.asyncio.Redis | None = None) -> Any:
+    async def command(self, *words: Any, on: Client | None = None) -> Any:
         """Run a plain command. Raises RedisUnavailable when the server cannot be reached."""
         if not self._checked:
             await self.check()
         client = on or self.client
-        return await self._reach(on, lambda: client.execute_command(*words))  # type: ignore[no-untyped-call]
+        return await self._reach(on, lambda: client.execute_command(*words))
 
     async def now_ms(self) -> int:
         """Milliseconds since the epoch, on the clock that the scripts use."""
@@ -127,12 +149,18 @@ class Connection:
                 pipe.execute_command(*words)
             return list(await self._reach(None, pipe.execute))
 
-    async def _reach(self, on: redis.asyncio.Redis | None, ask: Callable[[], Awaitable[Any]]) -> Any:
+    async def _reach(self, on: Client | None, ask: Callable[[], Awaitable[Any]]) -> Any:
         """The answer, errors in plain words. On the shared client a turn is waited for first."""
         try:
             async with _NO_LIMIT if on else self._turns, asyncio.timeout(SOCKET_TIMEOUT):
                 return await ask()
         except LOST as error:
+            raise self.unavailable(error) from error
+        except ResponseError as error:
+            if not refuses_for_now(error):
+                raise
+            # After a failover the address may name another server; this connection would stay with the old.
+            await (on or self.client).close_idle()
             raise self.unavailable(error) from error
 
     async def delete_all(self) -> None:
@@ -194,6 +222,11 @@ class Connection:
             return RedisFull(
                 f"Redis at {self.address} is full and stored nothing: raise its maxmemory, or make room "
                 "(clean finished jobs, keep fewer of them)"
+            )
+        if isinstance(error, ResponseError):
+            return RedisUnavailable(
+                f"Redis at {self.address} answers, but refuses this for now: {error} (after a failover see "
+                "that the address names the primary)"
             )
         if isinstance(error, InvalidResponse):
             return RedisUnavailable(f"what answers at {self.address} is not a Redis; check QLAB_REDIS_URL")

@@ -26,7 +26,7 @@ def check_cron(pattern: object, tz: object) -> None:
         raise ValueError(f"unknown time zone {tz!r}; use a name of the IANA database") from None
     try:
         next_cron_tick(pattern, tz, 0)
-    except (_error(), StopIteration) as error:
+    except (_error(), ValueError, StopIteration) as error:
         raise ValueError(f"cron pattern {pattern!r} can not be used: {error or 'it never ticks'}") from None
 
 

@@ -12,7 +12,8 @@ class PayloadError(QlabError, ValueError):
 
 
 class RedisUnavailable(QlabError, ConnectionError):
-    """Redis could not be reached, or what answers is not a Redis. The command may or may not have run."""
+    """Redis could not be reached, what answers is no Redis, or it takes nothing for now (a replica since a
+    failover, a snapshot that failed). The command may or may not have run."""
 
 
 class RedisFull(RedisUnavailable):

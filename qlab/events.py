@@ -25,6 +25,9 @@ BLOCK_MS = 3000
 LOOK_AGAIN = 5.0
 """Seconds after which a waiter looks at its job without having heard of it: the stream may have been cut."""
 
+FIRST_LOOK = 1.0
+"""Seconds that a waiter has to look at its job once, however short its own limit is."""
+
 ENDS = {"completed", "failed", "removed"}
 
 
@@ -119,9 +122,10 @@ def _pairs(flat: list[str]) -> dict[str, str]:
 
 async def wait(connection: Connection, job_id: str, birth: str, timeout: float | None) -> Any:
     """The result of the job born at `birth`; see Job.wait_until_finished."""
-    listener = connection.listener
+    listener, loop = connection.listener, asyncio.get_running_loop()
+    deadline = None if timeout is None else loop.time() + timeout
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(None if timeout is None else max(timeout, FIRST_LOOK)) as clock:
             heard = await listener.listen(job_id)
             try:
                 while True:
@@ -133,6 +137,7 @@ async def wait(connection: Connection, job_id: str, birth: str, timeout: float |
                         raise JobFailed(job_id, text)
                     if state == "gone":
                         raise JobGone(job_id)
+                    clock.reschedule(deadline)
                     await _set_within(heard, LOOK_AGAIN)
             finally:
                 listener.forget(job_id, heard)

@@ -36,6 +36,8 @@ def check_handler(handler: object) -> Handler:
     """Return the handler if it can be called with a job. Raises TypeError otherwise."""
     if not callable(handler):
         raise TypeError(f"handler must be a function of one job, not {handler!r}")
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise TypeError(f"handler {handler!r} has a `yield`: calling it would run nothing of it")
     try:
         inspect.signature(handler).bind(None)
     except TypeError:
@@ -53,13 +55,14 @@ def runs_on_loop(handler: Handler) -> bool:
 
 
 async def execute(
-    job: Job, handler: Handler, threads: ThreadPoolExecutor | None, waits: Waits
-) -> Settlement | None:
+    job: Job, handler: Handler, threads: ThreadPoolExecutor | None, waits: Waits,
+    giving_back: Callable[[], bool] = lambda: False,
+) -> Settlement | None:  # fmt: skip
     """Run the handler; `waits` are the worker's backoff functions. None when the job was lost meanwhile:
     then there is nothing left to settle.
 
-    Being cancelled by the worker gives the job back; every other way to end, also SystemExit or a
-    CancelledError of the job's own, is a failure of the job and not of the worker.
+    Being cancelled while the worker is `giving_back` its jobs gives this one back; every other way to end,
+    also SystemExit or a cancellation of the job's own, is a failure of the job and not of the worker.
     """
     try:
         if (limit := job.record.timeout) is None:
@@ -73,10 +76,7 @@ async def execute(
         log.warning("%s", error)
         return None
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            return put_back(job)
-        return failure(job, error, waits)
+        return put_back(job) if giving_back() else failure(job, error, waits)
     except UnrecoverableError as error:
         return failure(job, error, waits, final=True)
     except RateLimitError:
@@ -99,6 +99,11 @@ async def _within(limit: int, job: Job, handler: Handler, threads: ThreadPoolExe
             value = await (_in_thread(job, handler, threads) if threads else handler(job))
     except TimeoutError:
         if clock.expired():
+            if threads:
+                log.warning(
+                    "job %s passed its limit, but its thread goes on: only a process (sandbox=True) can be "
+                    "stopped", job.id,
+                )  # fmt: skip
             raise too_long(limit) from None
         raise
     if clock.expired():  # the handler has caught its cancellation; the limit holds all the same
@@ -139,10 +144,11 @@ def failure(job: Job, error: BaseException, waits: Waits, *, final: bool = False
     if final or attempts >= job.record.attempts:
         keep = job.record.keep_failed or retention.FAILED
         return Settlement("failed", job.id, job.claim, attempts, reason, stack, keep)
-    rule = Backoff.decode(job.record.backoff) if job.record.backoff else None
-    if rule is None and "default" in waits:
-        rule = Backoff.custom()
+    rule = None
     try:
+        rule = Backoff.decode(job.record.backoff) if job.record.backoff else None
+        if rule is None and "default" in waits:
+            rule = Backoff.custom()
         delay = rule.ask(waits, attempts, error) if rule else 0.0
     except BaseException as wrong:  # a SystemExit, too, ends nothing but this attempt
         delay = rule.max_delay if rule else 0.0

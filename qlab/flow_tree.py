@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass, field
 from typing import Any
 
 from qlab.errors import PayloadError
 from qlab.keys import check_queue_name
-from qlab.new_job import NewJob
+from qlab.new_job import NewJob, known_options
 
 MOST_NODES = 1000
 """Jobs of one flow: one script stores them all."""
 
 POLICIES = ("fail_parent", "ignore_dependency", "remove_dependency", "continue_parent", "wait")
 _KEYS = ("name", "queue", "data", "options", "children", "on_failure")
-_OPTIONS = [
-    name for name, one in inspect.signature(NewJob.make).parameters.items() if one.kind is one.KEYWORD_ONLY
-]
 
 
 @dataclass(slots=True)
@@ -98,18 +94,16 @@ def _check(given: _Given, nodes: list[Node], on_child_failure: str, max_data: in
     value = given.value
     if not isinstance(value, dict):
         raise ValueError(f"a node is a dict with name, queue and so on, not {type(value).__name__}")
-    _known(value, _KEYS, "keys")
+    if unknown := [key for key in value if key not in _KEYS]:
+        raise ValueError(f"unknown keys {', '.join(map(repr, unknown))}; there are {', '.join(_KEYS)}")
     for key in ("name", "queue"):
         if value.get(key) is None:
             raise ValueError(f"{key!r} is missing: each job of a flow names itself and its queue")
     if given.hangs_below(value):
         raise ValueError("it hangs below itself: a flow is a tree, so it would never end")
-    if not isinstance(value.get("children") or [], list | tuple):
-        raise ValueError("children must be a list of nodes")
-    options = value.get("options") or {}
-    if not isinstance(options, dict):
-        raise ValueError("options must be a dict of the options of add, such as {'attempts': 3}")
-    _known(options, _OPTIONS, "options")
+    if not isinstance(value.get("children"), list | tuple | None):
+        raise ValueError(f"children must be a list of nodes, not {value['children']!r:.100}")
+    options = {} if value.get("options") is None else known_options(value["options"])
     job = NewJob.make(value["name"], value.get("data"), max_data, **options)
     return Node(
         check_queue_name(value["queue"]), _with_parent(job, given, nodes, on_child_failure), given.parent
@@ -133,8 +127,3 @@ def _check_policy(policy: Any, what: str) -> str:
     if policy not in POLICIES:
         raise ValueError(f"{what} must be one of {', '.join(POLICIES)}, not {policy!r}")
     return str(policy)
-
-
-def _known(given: dict[Any, Any], known: tuple[str, ...] | list[str], what: str) -> None:
-    if unknown := [key for key in given if key not in known]:
-        raise ValueError(f"unknown {what} {', '.join(map(repr, unknown))}; there are {', '.join(known)}")

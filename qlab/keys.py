@@ -23,14 +23,14 @@ def check_queue_name(name: object) -> str:
     return _utf8(name, "queue name")
 
 
-def check_job_id(job_id: object) -> str:
-    """Return `job_id` if it can be a job's id. Raises ValueError with the rule that it breaks."""
+def check_job_id(job_id: object, what: str = "job id") -> str:
+    """Return `job_id` if it can name a job (or `what` else). Raises ValueError with the rule it breaks."""
     if not isinstance(job_id, str) or not _JOB_ID.fullmatch(job_id):
         raise ValueError(
-            f"job id {job_id!r}: use a string of 1 to 200 characters without spaces, ':', '{{' or '}}', "
+            f"{what} {job_id!r}: use a string of 1 to 200 characters without spaces, ':', '{{' or '}}', "
             "as in 'outbox-42'"
         )
-    return _utf8(job_id, "job id")
+    return _utf8(job_id, what)
 
 
 def _utf8(text: str, what: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,13 +21,14 @@ MAX_PRIORITY = 2**21
 
 @dataclass(frozen=True, slots=True)
 class Deduplicate:
-    """Add nothing while another add with the same `key` is younger than `ttl` seconds (a debounce)."""
+    """Add nothing while another add with the same `key` is younger than `ttl` seconds (a throttle: the
+    first one counts)."""
 
     key: str
     ttl: Seconds
 
     def __post_init__(self) -> None:
-        check_job_id(self.key)
+        check_job_id(self.key, "deduplication key")
         if milliseconds(self.ttl, "ttl of a deduplication") < 1:
             raise ValueError("ttl of a deduplication must be more than 0 seconds")
 
@@ -60,8 +62,11 @@ class NewJob(NamedTuple):
         remove_on_fail: bool | int | Keep | None = None,
     ) -> NewJob:
         """Check everything; see Queue.add. Raises PayloadError, ValueError or TypeError."""
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"job name must be a string that is not empty, not {name!r}")
+        if not isinstance(name, str) or not name or payload.clean_text(name) != name:
+            raise ValueError(
+                "job name must be a string of 1 to 16,000 characters, valid Unicode without NUL, not "
+                f"{name!r:.100}"
+            )
         if backoff is not None and not isinstance(backoff, Backoff):
             raise ValueError(
                 "backoff must be made with Backoff.fixed, Backoff.exponential or Backoff.custom, not "
@@ -85,7 +90,7 @@ class NewJob(NamedTuple):
         own_id = job_id is not None
         job_id = check_job_id(job_id) if own_id else os.urandom(8).hex()
         text, ms = payload.encode(data, limit=max_data), milliseconds(delay, "delay")
-        return cls(job_id, own_id, payload.clean_text(name), text, ms, deduplicate, options)
+        return cls(job_id, own_id, name, text, ms, deduplicate, options)
 
     @classmethod
     def for_tick(cls, schedule_id: str, tick: int, name: str, data: str, options: dict[str, Any]) -> NewJob:
@@ -116,18 +121,36 @@ class NewJob(NamedTuple):
         return JobRecord(self.id, self.name, self.data, state, birth, added_at, **self.options)
 
 
+OPTIONS = [
+    name for name, one in inspect.signature(NewJob.make).parameters.items() if one.kind is one.KEYWORD_ONLY
+]
+
+
 def check_bulk(jobs: Iterable[tuple[Any, ...]], max_data: int) -> list[NewJob]:
     """Check all jobs of a bulk; an error names the index (from 0) of the first bad one."""
+    if not isinstance(jobs, Iterable):
+        raise TypeError(f"jobs must be a list of (name, data) or (name, data, options), not {jobs!r:.100}")
     new = []
     for index, entry in enumerate(jobs):
         try:
+            if not isinstance(entry, tuple | list) or len(entry) not in (2, 3):
+                raise ValueError(f"write (name, data) or (name, data, options as a dict), not {entry!r:.100}")
             name, data, *options = entry
-            new.append(NewJob.make(name, data, max_data, **(options[0] if options else {})))
+            new.append(NewJob.make(name, data, max_data, **(known_options(options[0]) if options else {})))
         except PayloadError as error:
             raise PayloadError(f"job {index} of the bulk (counted from 0): {error}") from None
         except (ValueError, TypeError) as error:
             raise type(error)(f"job {index} of the bulk (counted from 0): {error}") from None
     return new
+
+
+def known_options(given: object) -> dict[str, Any]:
+    """Options for `make`. Raises ValueError for no dict, TypeError for an option that there is not."""
+    if not isinstance(given, dict):
+        raise ValueError("options must be a dict of the options of add, such as {'attempts': 3}")
+    if unknown := [name for name in given if name not in OPTIONS]:
+        raise TypeError(f"unknown options {', '.join(map(repr, unknown))}; there are {', '.join(OPTIONS)}")
+    return given
 
 
 def _within(value: object, what: str, least: int, most: int) -> int:

@@ -59,7 +59,7 @@ def error_text(error: BaseException) -> str:
     """`TypeName: message`, never raising, valid UTF-8, at most 16,000 characters."""
     try:
         message = str(error)
-    except Exception as broken:
+    except BaseException as broken:  # a SystemExit, too, is only about this text
         message = f"(its text could not be read: {type(broken).__name__})"
     name = type(error).__name__
     return clean_text(f"{name}: {message}" if message else name)

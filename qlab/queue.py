@@ -11,7 +11,7 @@ from qlab.connection import Clock, Connection, RedisLike
 from qlab.errors import BulkAddError, QueueBusy
 from qlab.job import STATES, Job, JobRecord, read_record
 from qlab.keys import check_job_id
-from qlab.new_job import Deduplicate, NewJob, check_bulk
+from qlab.new_job import Deduplicate, NewJob, check_bulk, known_options
 from qlab.retention import Keep
 from qlab.retry import Backoff, Seconds, milliseconds
 
@@ -80,11 +80,11 @@ class Queue:
         """Add one job and return a handle on it.
 
         `data` is strict JSON. `attempts` counts the first run too; `backoff` is the wait between two of
-        them, none if not given; `timeout` the limit of one attempt. `delay` is the least time before it may
-        start. `priority` is 1 (most urgent) to 2,097,152; without one a job comes before all that have one.
-        A `job_id` that is already in the queue adds nothing: the handle's `duplicate` is then True and it
-        shows the job that is there; so it is with `deduplicate`. Neither is an idempotency key: once that
-        job is removed, the id is free again.
+        them, none if not given; `timeout` the limit of one attempt (a plain `def` goes on in its thread,
+        unheard). `delay` is the least time before it may start. `priority` is 1 (most urgent) to 2,097,152;
+        without one a job comes before all that have one. A `job_id` that is already in the queue adds
+        nothing: the handle's `duplicate` is then True and it shows the job that is there; so it is with
+        `deduplicate`. Neither is an idempotency key: once that job is removed, the id is free again.
 
         Raises PayloadError or ValueError for a bad job, RedisUnavailable at once if Redis is away.
         """
@@ -184,7 +184,8 @@ class Queue:
         limit: int = 1,
         **options: Any,
     ) -> schedule.Schedule:
-        """Make a schedule, or change the one with this id; an unchanged one is not moved.
+        """Make a schedule, or change the one with this id. Only another pattern, zone or interval moves its
+        next tick, so each deployment may upsert what it needs.
 
         It ticks by a cron `pattern` of five fields in the zone `tz`, or `every` so many seconds from now.
         Each nominal tick adds one job with `name`, `data` and `options` (attempts, backoff, priority,
@@ -194,19 +195,19 @@ class Queue:
 
         Raises ValueError for a pattern, zone or interval that can not tick.
         """
-        template = NewJob.make(name, data, self._max_data, **options)
+        template = NewJob.make(name, data, self._max_data, **known_options(options))
         if template.delay or template.own_id or template.deduplicate:
             raise ValueError("the job of a schedule has no delay, job_id or deduplicate of its own")
         now = await self.connection.now_ms()
         made = schedule.make(
-            check_job_id(scheduler_id), template, pattern=pattern, tz=tz, every=every, missed=missed,
-            limit=limit, now=now,
+            check_job_id(scheduler_id, "schedule id"), template, pattern=pattern, tz=tz, every=every,
+            missed=missed, limit=limit, now=now,
         )  # fmt: skip
         check_job_id(f"repeat-{scheduler_id}-{now}")  # what its jobs are called
-        next_tick, _ = await self.connection.call(
+        tick, anchor, count = await self.connection.call(
             "upsert_schedule", made.fields(), id=made.id, spec=made.spec, next=made.tick_after(now)
         )
-        return replace(made, next=next_tick)
+        return replace(made, next=tick, anchor=anchor, count=count)
 
     async def get_job_schedulers(self) -> list[schedule.Schedule]:
         """All schedules, the one that ticks next first."""
@@ -222,7 +223,10 @@ class Queue:
 
     async def remove_job_scheduler(self, scheduler_id: str) -> bool:
         """Remove a schedule; jobs that it has made stay. True if there was one."""
-        key, ticks = f"{self.keys['schedule']}:{check_job_id(scheduler_id)}", self.keys["schedules"]
+        key, ticks = (
+            f"{self.keys['schedule']}:{check_job_id(scheduler_id, 'schedule id')}",
+            self.keys["schedules"],
+        )
         removed = await self.connection.transaction([("ZREM", ticks, scheduler_id), ("DEL", key)])
         return bool(removed[0])
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Self
 
 from qlab.connection import Connection, RedisLike
 from qlab.events import follow, last_position
+
+_EVENT_ID = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +29,19 @@ class QueueEvents:
     waiting-children, stalled, progress, removed and lock-lost, in order, each once.
 
     Begins after what has happened so far; `since` is an event id to begin after ("0" for all that is kept:
-    the latest 10,000 or so). The stream carries no payloads: read the job for those. While Redis is away
-    the iteration waits and goes on where it was.
+    the latest 10,000 or so; who falls behind by more misses what is cut). The stream carries no payloads:
+    read the job for those. While Redis is away the iteration waits and goes on where it was.
+
+    Raises ValueError for a `since` that is no event id.
     """
 
     def __init__(
         self, name: str, redis: RedisLike = None, *, prefix: str | None = None, since: str | None = None
     ) -> None:
+        if since is not None and not (isinstance(since, str) and _EVENT_ID.fullmatch(since)):
+            raise ValueError(
+                f"since must be the id of an event, as in '1718000000000-0', or '0', not {since!r}"
+            )
         self._connection = Connection(name, redis, prefix)
         self._client = self._connection.open_client()
         self._position = since

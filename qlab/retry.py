@@ -60,10 +60,14 @@ class Backoff:
         return cls("fixed", wait, jitter, max(wait, MAX_DELAY))
 
     @classmethod
-    def exponential(cls, base: Seconds, *, jitter: float = 0.0, max_delay: Seconds = MAX_DELAY) -> "Backoff":
-        """`base`, 2 * base, 4 * base ... seconds up to `max_delay`; each in [d * (1 - jitter), d]."""
-        ceiling = seconds(max_delay, "backoff max_delay")
-        return cls("exponential", seconds(base, "backoff base"), jitter, ceiling)
+    def exponential(
+        cls, base: Seconds, *, jitter: float = 0.0, max_delay: Seconds | None = None
+    ) -> "Backoff":
+        """`base`, 2 * base, 4 * base ... seconds up to `max_delay` (if not given: 300, or a longer base);
+        each in [d * (1 - jitter), d]."""
+        first = seconds(base, "backoff base")
+        ceiling = max(first, MAX_DELAY) if max_delay is None else seconds(max_delay, "backoff max_delay")
+        return cls("exponential", first, jitter, ceiling)
 
     @classmethod
     def custom(cls, name: str = "default", *, max_delay: Seconds = MAX_DELAY) -> "Backoff":

@@ -7,6 +7,7 @@ its job ended (execute) and sends the Settlement, so no exception has to survive
 from __future__ import annotations
 
 import asyncio
+import inspect
 import multiprocessing
 import os
 import pickle
@@ -16,11 +17,17 @@ from multiprocessing.connection import Connection as Pipe
 from multiprocessing.connection import wait as wait_for
 from typing import Any
 
+from qlab import payload
 from qlab.execute import Handler, Settlement, execute, failure, put_back, runs_on_loop, too_long
 from qlab.job import Job, JobRecord
 from qlab.retry import Waits
 
 _spawn = multiprocessing.get_context("spawn")
+LOOK = 1.0
+"""Seconds between two looks at a process that does not answer."""
+
+START_LIMIT = 60.0
+"""Seconds for a new process to load the handler; the limit of an attempt begins after that."""
 
 
 class SandboxDied(Exception):
@@ -50,9 +57,10 @@ class Sandbox:
             child = self._start()
         limit = job.record.timeout
         try:
+            await child.ready()
             async with asyncio.timeout(limit / 1000 if limit else None):
                 settlement = await child.run(job.record)
-        except TimeoutError:
+        except TimeoutError:  # of the attempt
             self._end(child)
             return failure(job, too_long(limit), self._waits)
         except asyncio.CancelledError:
@@ -87,15 +95,36 @@ class _Child:
         self._process = _spawn.Process(target=_serve, args=arguments, daemon=True, name="qlab-sandbox")
         self._process.start()
         theirs.close()
+        self._ready = False
+
+    async def ready(self) -> None:
+        """Wait until the process has loaded the handler. Raises SandboxDied if it cannot."""
+        if self._ready:
+            return
+        try:
+            async with asyncio.timeout(START_LIMIT):
+                wrong = await self._ask(None)
+        except TimeoutError:
+            raise SandboxDied(f"the process of the job has not started within {START_LIMIT:g} s") from None
+        if wrong:
+            raise SandboxDied(f"the process of the job cannot load the handler: {wrong}")
+        self._ready = True
 
     async def run(self, record: JobRecord) -> Settlement | None:
+        settlement: Settlement | None = await self._ask(record)
+        return settlement
+
+    async def _ask(self, record: JobRecord | None) -> Any:
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[None] = loop.create_future()
         loop.add_reader(self._pipe.fileno(), _once, answered)
         try:
-            self._pipe.send(record)
-            await answered
-            result: Settlement | None = self._pipe.recv()
+            if record is not None:
+                self._pipe.send(record)
+            while not (await asyncio.wait([answered], timeout=LOOK))[0]:
+                if not self._process.is_alive() and not self._pipe.poll():
+                    raise EOFError  # it has a process of its own that keeps the pipe open
+            return self._pipe.recv()
         except (EOFError, OSError):
             self._process.join(1)
             code = self._process.exitcode
@@ -103,7 +132,6 @@ class _Child:
             raise SandboxDied(f"the process of the job ended {how}") from None
         finally:
             loop.remove_reader(self._pipe.fileno())
-        return result
 
     def kill(self) -> None:
         self._process.kill()
@@ -122,7 +150,12 @@ def _serve(pipe: Pipe, handler_bytes: bytes) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    handler, waits = pickle.loads(handler_bytes)
+    try:
+        handler, waits = pickle.loads(handler_bytes)
+    except Exception as error:
+        pipe.send(payload.error_text(error))
+        return
+    pipe.send("")
     run: Any = handler if runs_on_loop(handler) else _on_loop(handler)
     while True:
         try:
@@ -134,7 +167,8 @@ def _serve(pipe: Pipe, handler_bytes: bytes) -> None:
 
 def _on_loop(handler: Handler) -> Any:
     async def run(job: Job) -> Any:
-        return handler(job)
+        value = handler(job)
+        return await value if inspect.isawaitable(value) else value
 
     return run
 

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, Self
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 from redis.retry import Retry
 
 from qlab import payload, scripts
-from qlab.connection import CONNECT_TIMEOUT, LOST, SOCKET_TIMEOUT, Connection, redis_url
+from qlab.connection import CONNECT_TIMEOUT, LOST, SOCKET_TIMEOUT, Connection, redis_url, refuses_for_now
 from qlab.errors import BulkAddError
-from qlab.new_job import NewJob, check_bulk
+from qlab.new_job import NewJob, check_bulk, known_options
 from qlab.queue import BULK
 
 
@@ -48,7 +48,7 @@ class SyncQueue:
 
     def add(self, name: str, data: Any = None, **options: Any) -> Added:
         """Add one job; see Queue.add for the options and errors."""
-        return self._add([NewJob.make(name, data, self._max_data, **options)])[0]
+        return self._add([NewJob.make(name, data, self._max_data, **known_options(options))])[0]
 
     def add_bulk(self, jobs: Iterable[tuple[Any, ...]]) -> list[Added]:
         """Add many jobs; see Queue.add_bulk."""
@@ -90,4 +90,9 @@ class SyncQueue:
         try:
             return self._client.execute_command(*words)  # type: ignore[no-untyped-call]
         except LOST as error:
+            raise self._connection.unavailable(error) from error
+        except ResponseError as error:
+            if not refuses_for_now(error):
+                raise
+            self._client.connection_pool.disconnect(inuse_connections=False)
             raise self._connection.unavailable(error) from error

@@ -17,13 +17,15 @@ from redis.exceptions import RedisError
 from qlab import schedule
 from qlab.connection import Clock, Connection, RedisLike
 from qlab.errors import QlabError, RedisUnavailable
-from qlab.execute import Handler, check_handler, execute, runs_on_loop
+from qlab.execute import Handler, Settlement, check_handler, execute, failure, runs_on_loop
 from qlab.hooks import Hooks
+from qlab.job import Job
 from qlab.keys import check_job_id
 from qlab.lease import Leases
 from qlab.limiter import Limiter
 from qlab.pump import Pump
 from qlab.retry import Seconds, Waits, check_waits, seconds
+from qlab.slots import Slots
 from qlab.tasks import end
 
 if TYPE_CHECKING:
@@ -33,6 +35,12 @@ log = logging.getLogger("qlab.worker")
 
 FORCE_GRACE = 1.2
 """Seconds that a cancelled handler has for its `finally` before its job is given back without it."""
+
+MOST_CONCURRENCY = 100_000
+
+MOST_ABANDONED = 100
+"""Threads more than `concurrency`, in place of those whose attempt has passed its limit: a thread that hangs
+cannot be stopped, and must not keep the next job waiting."""
 
 LAST_CALL = 0.1
 """Seconds for which a close waits for handlers that have ignored all that."""
@@ -74,7 +82,7 @@ class Worker:
         clock: Clock | None = None,
     ) -> None:
         self._handler = check_handler(handler)
-        self.concurrency = _whole(concurrency, "concurrency", least=1)
+        self.concurrency = _whole(concurrency, "concurrency", least=1, most=MOST_CONCURRENCY)
         self.lock_duration = seconds(lock_duration, "lock_duration")
         self.lock_renew_time = self.lock_duration / 2 if lock_renew_time is None else seconds(
             lock_renew_time, "lock_renew_time"
@@ -88,7 +96,8 @@ class Worker:
             )
         if self.stalled_interval <= 0:
             raise ValueError("stalled_interval must be more than 0 seconds")
-        self.name = check_job_id(name) if name else f"{socket.gethostname()}-{os.getpid()}"
+        here = f"{socket.gethostname()}-{os.getpid()}"
+        self.name = here if name is None else check_job_id(name, "worker name")
         self.connection = Connection(queue, redis, prefix, clock)
         if limiter is not None and not isinstance(limiter, Limiter):
             raise TypeError(f"limiter must be a Limiter(max, duration), not {limiter!r}")
@@ -96,7 +105,7 @@ class Worker:
         self._token = secrets.token_hex(8)
         self._pump: Pump | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._runners: set[asyncio.Task[None]] = set()
+        self._slots: Slots | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._sandbox = _sandbox(handler, self._waits) if sandbox else None
         self._hooks = Hooks()
@@ -157,7 +166,8 @@ class Worker:
 
     def _prepare(self) -> Pump:
         if self._sandbox is None and not runs_on_loop(self._handler):
-            self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix="qlab-job")
+            most = self.concurrency + MOST_ABANDONED
+            self._threads = ThreadPoolExecutor(most, thread_name_prefix="qlab-job")
         lock_ms = int(self.lock_duration * 1000)
         self._pump = Pump(
             self.connection, self.name, self._token, lock_ms, self.concurrency, self._hooks, self._limiter
@@ -167,8 +177,7 @@ class Worker:
             lock=self.lock_duration, renew=self.lock_renew_time,
             stalled_interval=self.stalled_interval, max_stalled=self.max_stalled_count,
         )  # fmt: skip
-        for _ in range(self.concurrency):
-            self._runners.add(asyncio.create_task(self._run_jobs(self._pump), name="qlab-runner"))
+        self._slots = Slots(self._pump, self._run_job, self.concurrency)
         return self._pump
 
     async def _tick_for_ever(self, pump: Pump) -> None:
@@ -185,16 +194,17 @@ class Worker:
                 await asyncio.sleep(pause)
             pump.look()
 
-    async def _run_jobs(self, pump: Pump) -> None:
-        task = asyncio.current_task()
-        while True:
-            job = await pump.inbox.get()
+    async def _run_job(self, job: Job) -> Settlement | None:
+        try:
             if self._sandbox is not None:
-                pump.ended(job, await self._sandbox.run(job))
-            else:
-                pump.ended(job, await execute(job, self._handler, self._threads, self._waits))
-            if task is not None and task.cancelling():
-                return
+                return await self._sandbox.run(job)
+            return await execute(job, self._handler, self._threads, self._waits, self._is_giving_back)
+        except Exception as error:  # of ours, or of the machine: no job may be held for ever because of it
+            log.exception("job %s could not be run", job.id)
+            return failure(job, error, self._waits)
+
+    def _is_giving_back(self) -> bool:
+        return self._slots is not None and self._slots.giving_back
 
     async def close(self, timeout: Seconds | None = None) -> None:
         """Take no more jobs, let the running ones end, settle them, disconnect.
@@ -207,7 +217,8 @@ class Worker:
             pump.stop_taking()
             await self._settle_all(pump, None if timeout is None else seconds(timeout, "timeout"))
             await end(self._tasks)
-        await end(self._runners, LAST_CALL)
+        if self._slots is not None:
+            await self._slots.close(LAST_CALL)
         if self._sandbox is not None:
             self._sandbox.close()
         if self._threads is not None:
@@ -228,8 +239,8 @@ class Worker:
         forced.cancel()
         if pumping.done():
             return
-        for runner in self._runners:
-            runner.cancel()
+        if self._slots is not None:
+            self._slots.give_back()
         await asyncio.wait([pumping], timeout=FORCE_GRACE)
         if not pumping.done():
             pump.abandon()
@@ -261,7 +272,8 @@ def _sandbox(handler: Handler, waits: Waits) -> Sandbox:
     return Sandbox(handler, waits)
 
 
-def _whole(value: object, what: str, *, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{what} must be a whole number of at least {least}, not {value!r}")
+def _whole(value: object, what: str, *, least: int, most: int = 2**31) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        words = f"of at least {least}" if most == 2**31 else f"from {least} to {most:,}"
+        raise ValueError(f"{what} must be a whole number {words}, not {value!r}")
     return value

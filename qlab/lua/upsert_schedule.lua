@@ -2,15 +2,27 @@
 -- KEYS schedules schedule
 -- ARGV now id spec next
 -- then fields and values of the schedule
--- Returns {ms of the next tick, 1 if it was made or changed}.
--- Invariant: an id has one schedule and one next tick, however many processes upsert it.
+-- Returns {ms of the next tick, its anchor, how many jobs it has made}.
+-- Invariant: an id has one schedule and one next tick, however many processes upsert it. Only another rhythm moves
+-- that tick: who upserts other data more often than it ticks must not put it off for ever.
 
 local key = schedule .. ':' .. id
-if redis.call('HGET', key, 'spec') == spec and redis.call('ZSCORE', schedules, id) then
-  return {tonumber(redis.call('ZSCORE', schedules, id)), 0}
+local function read()
+  return redis.call('HMGET', key, 'pattern', 'tz', 'every', 'anchor', 'count', 'spec')
 end
-redis.call('DEL', key)
-redis.call('HSET', key, 'spec', spec, 'count', 0, unpack(ARGV, 5))
-redis.call('ZADD', schedules, next, id)
-wake_one() -- somebody has to know when it ticks
-return {tonumber(next), 1}
+
+local tick, old = redis.call('ZSCORE', schedules, id), read()
+if not tick or old[6] ~= spec then
+  redis.call('DEL', key)
+  redis.call('HSET', key, 'spec', spec, 'count', 0, unpack(ARGV, 5))
+  local new = read()
+  if tick and old[1] == new[1] and old[2] == new[2] and old[3] == new[3] then
+    redis.call('HSET', key, 'anchor', old[4], 'count', old[5])
+  else
+    tick = next
+    redis.call('ZADD', schedules, tick, id)
+    wake_one() -- somebody has to know when it ticks
+  end
+end
+local is = read()
+return {tonumber(tick), tonumber(is[4]), tonumber(is[5])}

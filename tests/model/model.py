@@ -138,8 +138,10 @@ class Model:
 
     def upsert(self, name: str, every: int, missed: str, limit: int) -> None:
         old = self.schedules.get(name)
-        if old is None or (old.every, old.missed, old.limit) != (every, missed, limit):
+        if old is None or old.every != every:
             self.schedules[name] = ModelSchedule(every, missed, limit, self.now, self.now + every)
+        else:  # the same rhythm: its tick stays
+            old.missed, old.limit = missed, limit
 
     def tick(self) -> int:
         """Every schedule that is due adds its jobs and moves on; how many were due."""

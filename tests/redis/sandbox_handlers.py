@@ -27,6 +27,12 @@ def handle(job):
                 pass
         case "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "orphan":  # a process of its own outlives it and has all its pipes
+            if os.fork() == 0:
+                time.sleep(job.data)
+            os._exit(3)
+        case "awaitable":
+            return handle_async(job)
         case "exit":
             os._exit(3)
         case "odd":

@@ -37,5 +37,5 @@ async def test_the_key_stays_taken_when_the_job_is_gone(queue):
 
 @pytest.mark.parametrize(("key", "ttl"), [("a:b", 1), ("", 1), ("k", 0), ("k", -1)])
 def test_a_bad_key_or_time_is_refused(key, ttl):
-    with pytest.raises(ValueError, match=r"job id|ttl"):
+    with pytest.raises(ValueError, match=r"deduplication key|ttl"):
         Deduplicate(key, ttl)

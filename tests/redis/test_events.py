@@ -38,6 +38,7 @@ async def test_a_wait_after_the_end_answers_at_once(queue, start_worker):
     job = await queue.add("a", 1)
     await until(lambda: _completed(queue))
     assert await job.wait_until_finished(0.5) == 1
+    assert [await job.wait_until_finished(limit) for limit in (0, 0.00001)] == [1, 1]
     assert await (await queue.get_job(job.id)).wait_until_finished(0.5) == 1
 
 
@@ -49,6 +50,8 @@ async def test_a_wait_that_is_too_short_says_so_and_the_job_goes_on(queue, start
     job = await queue.add("a", 1)
     with pytest.raises(TimeoutError, match=f"job {job.id} did not finish within 0.1 s; it goes on"):
         await job.wait_until_finished(0.1)
+    with pytest.raises(TimeoutError, match="within 0 s"):
+        await job.wait_until_finished(0)
     await start_worker(echo)
     assert await job.wait_until_finished(5) == 1
 

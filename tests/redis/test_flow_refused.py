@@ -34,6 +34,8 @@ BAD = {
     "options no dict": (below(LEAF | {"options": ["attempts"]}), "options must be a dict"),
     "bad option": (below(LEAF | {"options": {"attempts": 0}}), r"children\[1\] of the flow: attempts"),
     "children no list": (below(LEAF | {"children": "q"}), "children must be a list"),
+    "children falsy": (below(LEAF | {"children": 0}), "children must be a list of nodes, not 0"),
+    "options falsy": (below(LEAF | {"options": []}), "options must be a dict"),
     "one child as a dict": (below(LEAF | {"children": {"name": "a"}}), "children must be a list"),
     "bad job id": (below(child(1, job_id="a:b")), "job id 'a:b'"),
     "the same id twice": (parent(child(1), child(1)), r"children\[1\] .* job thumb:c1 is in .* twice"),

@@ -78,6 +78,13 @@ async def test_a_bad_option_stores_nothing(queue, redis, options):
     assert [key async for key in redis.scan_iter(queue.keys["*"])] == [queue.keys["meta"]]
 
 
+@pytest.mark.parametrize("name", ["", None, 5, "a\x00b", "\ud800", "x" * 16_001])
+async def test_a_name_that_would_not_arrive_as_it_is_is_refused(queue, redis, name):
+    with pytest.raises(ValueError, match="job name must be a string of 1 to 16,000 characters"):
+        await queue.add(name)
+    assert [key async for key in redis.scan_iter(queue.keys["*"])] == [queue.keys["meta"]]
+
+
 @pytest.mark.parametrize("data", [float("nan"), {1: 2}, (1,), b"", "x" * 70_000])
 async def test_h19_a_bad_payload_stores_nothing(queue, redis, data):
     with pytest.raises(PayloadError):
@@ -94,6 +101,21 @@ async def test_h06_a_bad_job_in_a_bulk_is_named_and_nothing_is_added(queue):
         await queue.add_bulk([("n", 1), ("n", 1, {"unknown": 1})])
     assert sum((await queue.get_job_counts()).values()) == 0
     assert await queue.connection.command("XLEN", queue.keys["events"]) == 0
+
+
+@pytest.mark.parametrize(
+    "entry", ["ab", 1, (), ("n",), ("n", 1, {}, 4), ("n", 1, None), ("n", 1, 2), ("n", 1, {1: 2}), {"n": 1}]
+)
+async def test_h06_a_malformed_entry_of_a_bulk_is_named_in_our_words(queue, entry):
+    with pytest.raises((ValueError, TypeError), match=r"^job 1 of the bulk .*: (write|options|unknown)"):
+        await queue.add_bulk([("n", 1), entry])
+    assert sum((await queue.get_job_counts()).values()) == 0
+
+
+@pytest.mark.parametrize("jobs", [None, 5])
+async def test_h06_a_bulk_that_is_no_list_is_refused_in_our_words(queue, jobs):
+    with pytest.raises(TypeError, match="jobs must be a list of"):
+        await queue.add_bulk(jobs)
 
 
 async def test_h06_five_thousand_jobs_keep_their_order(queue, redis):

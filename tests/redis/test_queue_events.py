@@ -46,6 +46,12 @@ async def test_reading_begins_after_what_has_happened_or_after_an_event(queue, r
         assert [event.job_id for event in await collect(events, 2)] == [jobs[2].id, late.id]
 
 
+@pytest.mark.parametrize("since", ["$", "", "yesterday", "12-x", 0])
+async def test_a_place_to_begin_that_is_none_is_refused(redis_url, since):
+    with pytest.raises(ValueError, match="since must be the id of an event"):
+        QueueEvents("q", redis_url, since=since)
+
+
 async def test_h18_the_stream_is_capped_where_events_are_made(queue, redis):
     for _ in range(12):
         await queue.add_bulk([("a", "x" * 100) for _ in range(1000)])

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import sys
+import types
 
 import pytest
 
@@ -36,11 +38,12 @@ async def test_h02_a_handler_that_blocks_keeps_its_lock(queue, sandbox):
     [
         ("die", "SandboxDied: the process of the job ended by signal 9"),
         ("exit", "SandboxDied: the process of the job ended with exit code 3"),
+        ("orphan", "SandboxDied: the process of the job ended with exit code 3"),
         ("odd", "OddError: 7"),
     ],
 )
 async def test_h07_a_death_or_an_odd_error_fails_that_job_only(queue, sandbox, name, reason):
-    bad, good = await queue.add(name, attempts=2), await queue.add("block", 0.3)
+    bad, good = await queue.add(name, 10, attempts=2), await queue.add("block", 0.3)
     with pytest.raises(JobFailed, match=reason):
         await bad.wait_until_finished(10)
     assert (await good.wait_until_finished(10))["data"] == 0.3
@@ -80,6 +83,27 @@ async def test_a_time_limit_ends_even_a_loop_that_never_yields(queue, sandbox):
 async def test_what_needs_the_server_is_refused_in_a_sandbox(queue, sandbox):
     with pytest.raises(JobFailed, match="a job in a sandbox has its data only"):
         await (await queue.add("server")).wait_until_finished(10)
+
+
+async def test_the_limit_of_an_attempt_begins_when_its_process_has_started(queue, sandbox):
+    """A new process takes some tenths of a second, this attempt a few milliseconds."""
+    job = await queue.add("a", 1, timeout=0.1)
+    assert (await job.wait_until_finished(20))["data"] == 1
+
+
+async def test_a_plain_handler_may_return_what_is_awaited(queue, sandbox):
+    """As in a thread: a wrapper around an `async def` is a plain function."""
+    assert await (await queue.add("awaitable")).wait_until_finished(10) != os.getpid()
+
+
+async def test_a_handler_that_its_process_cannot_load_is_named(queue, start_worker, monkeypatch):
+    """It was importable here, but is not there: the module was put in place by hand."""
+    module = types.ModuleType("made_by_hand")
+    exec("def handler(job): pass", module.__dict__)
+    monkeypatch.setitem(sys.modules, "made_by_hand", module)
+    await start_worker(module.handler, sandbox=True)
+    with pytest.raises(JobFailed, match=r"SandboxDied: .* cannot load the handler: ModuleNotFoundError: "):
+        await (await queue.add("a")).wait_until_finished(10)
 
 
 async def test_async_handlers_run_in_a_sandbox_too(queue, start_worker):

@@ -78,6 +78,35 @@ async def test_h14_an_unchanged_upsert_does_not_move_the_next_tick(timed):
     assert await nominal_times(queue) == [1, 2, 3, 4, 5, 6, 7]
 
 
+@pytest.mark.parametrize("rule", [{"every": 60}, {"pattern": "* * * * *", "tz": "UTC"}])
+async def test_h14_other_data_in_the_same_rhythm_does_not_move_the_next_tick(timed, rule):
+    """Each deployment writes its version into the template, and there are more of them than ticks."""
+    queue, clock = timed
+    first = await queue.upsert_job_scheduler("s", "tidy", {"version": 0}, **rule)
+    for version in range(1, 4):
+        clock.now += 19
+        upserted = await queue.upsert_job_scheduler(
+            "s", "tidy", {"version": version}, attempts=version, missed="all", limit=version, **rule
+        )
+        assert (upserted.next, upserted.anchor) == (first.next, first.anchor)
+    clock.now = first.next / 1000
+    assert await run_due(queue.connection) == 1
+    job = await queue.get_job(f"repeat-s-{first.next}")
+    assert (job.data, job.record.attempts) == ({"version": 3}, 3)
+    again = await queue.upsert_job_scheduler("s", "tidy", {"version": 4}, **rule)
+    assert (again.next, again.count) == (first.next + 60_000, 1)
+
+
+async def test_h14_a_missed_tick_is_not_lost_by_an_upsert(timed):
+    """Nobody was there at the tick; whoever comes first upserts its new data before it looks what is due."""
+    queue, clock = timed
+    await queue.upsert_job_scheduler("s", "tidy", 1, every=60)
+    clock.now += 70
+    await queue.upsert_job_scheduler("s", "tidy", 2, every=60)
+    assert await run_due(queue.connection) == 1
+    assert await nominal_times(queue) == [60]
+
+
 async def test_h14_a_changed_schedule_ticks_by_its_new_rule_with_its_new_data(timed):
     queue, clock = timed
     await queue.upsert_job_scheduler("s", "tidy", {"v": 1}, every=1)
@@ -196,7 +225,7 @@ async def test_a_removed_schedule_leaves_the_jobs_that_it_made(timed):
         {}, {"every": 0}, {"every": -1}, {"every": 1, "pattern": "0 3 * * *", "tz": "UTC"},
         {"pattern": "0 3 * * *"}, {"pattern": "0 0 3 * * *", "tz": "UTC"}, {"every": 1, "tz": "UTC"},
         {"every": 1, "missed": "never"}, {"every": 1, "missed": "all", "limit": 0}, {"every": 1, "delay": 5},
-        {"every": 1, "job_id": "x"},
+        {"every": 1, "job_id": "x"}, {"pattern": "1" * 5000 + " * * * *", "tz": "UTC"},
     ],
 )  # fmt: skip
 async def test_a_schedule_that_can_not_tick_stores_nothing(queue, redis, rule):

@@ -23,6 +23,12 @@ def test_h08_the_delay_never_passes_the_ceiling_nor_overflows():
     assert Backoff.exponential(0.2, max_delay=10).delay(10_000) == 10
 
 
+def test_h08_the_ceiling_that_nobody_gave_cuts_no_base():
+    """Whoever asks for ten minutes must not be retried after five."""
+    assert [Backoff.exponential(600).delay(n) for n in (1, 2)] == [600, 600]
+    assert Backoff.exponential(600, max_delay=60).delay(1) == 60
+
+
 @pytest.mark.parametrize(("attempt", "base"), [(1, 0.3), (2, 0.6), (3, 1.2)])
 def test_h08_jitter_lies_between_its_share_and_the_full_delay(attempt, base):
     backoff, rng = Backoff.exponential(0.3, jitter=0.5), random.Random(7)

@@ -17,7 +17,18 @@ def plain(job):
     pass
 
 
-@pytest.mark.parametrize("bad", [None, 7, "handler", lambda: None, lambda a, b: None])
+def yields(job):
+    yield job
+
+
+async def yields_async(job):
+    yield job
+
+
+BAD_HANDLERS = [None, 7, "handler", lambda: None, lambda a, b: None, yields, yields_async]
+
+
+@pytest.mark.parametrize("bad", BAD_HANDLERS)
 def test_a_handler_must_take_one_job(bad):
     with pytest.raises(TypeError, match="handler"):
         Worker("q", bad)
@@ -30,11 +41,24 @@ def test_a_lock_must_outlast_its_renewal(lock, renew):
 
 
 @pytest.mark.parametrize(
-    "option", [{"concurrency": 0}, {"concurrency": 1.5}, {"max_stalled_count": -1}, {"stalled_interval": 0}]
+    "option",
+    [
+        {"concurrency": 0},
+        {"concurrency": 1.5},
+        {"concurrency": 10**6},
+        {"max_stalled_count": -1},
+        {"stalled_interval": 0},
+    ],
 )
 def test_a_bad_number_is_refused(option):
     with pytest.raises(ValueError, match=next(iter(option))):
         Worker("q", handler, **option)
+
+
+@pytest.mark.parametrize("name", ["two words", "", 7])
+def test_a_bad_name_is_refused(name):
+    with pytest.raises(ValueError, match=r"^worker name"):
+        Worker("q", handler, name=name)
 
 
 def test_the_defaults_are_those_of_the_field():
