@@ -32,8 +32,8 @@ appendfsync {appendfsync}
 maxmemory-policy noeviction
 """
 _MALLOC = "glibc.malloc.tcache_count=60000"
-"""The wheel's Valkey has no jemalloc, and glibc's allocator searches its free pieces the longer, the more keys
-there are: with 1,000,000 jobs each command took twice its time. With many at hand it need not search."""
+"""The wheel's Valkey has no jemalloc, and glibc's allocator searches its free pieces for longer with more
+keys: with 1,000,000 jobs a command took twice its time. With many at hand it need not search."""
 
 
 def start(folder: Path, *, appendfsync: str | None = None) -> tuple[Tied, str]:
