@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, cast
 
 import hiredis
@@ -156,6 +156,13 @@ class Connection:
                 return await ask()
         except LOST as error:
             raise self.unavailable(error) from error
+        except RuntimeError as error:
+            if "loop" not in str(error):
+                raise
+            raise RuntimeError(
+                f"queue {self.keys.queue!r} was used in another event loop before: make it anew in each "
+                "asyncio.run and each thread, or use SyncQueue"
+            ) from error
         except ResponseError as error:
             if not refuses_for_now(error):
                 raise
@@ -163,13 +170,13 @@ class Connection:
             await (on or self.client).close_idle()
             raise self.unavailable(error) from error
 
-    async def delete_all(self) -> None:
-        """Delete every key of the queue."""
+    async def delete_all(self, but: Collection[str] = ()) -> None:
+        """Delete every key of the queue, `but` these."""
         cursor = 0
         while True:
             cursor, keys = await self.command("SCAN", cursor, "MATCH", self.keys["*"], "COUNT", 1000)
-            if keys:
-                await self.command("UNLINK", *keys)
+            if doomed := [key for key in keys if key not in but]:
+                await self.command("UNLINK", *doomed)
             if cursor == 0:
                 return
 

@@ -39,6 +39,8 @@ class Listener:
         self._waiters: dict[str, set[asyncio.Event]] = defaultdict(set)
         self._task: asyncio.Task[None] | None = None
         self._client: Any = None
+        self.closings = 0
+        """How often it was closed."""
 
     async def listen(self, job_id: str) -> asyncio.Event:
         """An event that is set whenever the job may have ended from now on."""
@@ -58,7 +60,10 @@ class Listener:
             del self._waiters[job_id]
 
     async def close(self) -> None:
-        """Stop reading; who still waits gets asyncio.CancelledError from its own task, not from here."""
+        """Stop reading, and let those who still wait know."""
+        self.closings += 1
+        for heard in [one for waiters in self._waiters.values() for one in waiters]:
+            heard.set()
         if self._task is not None:
             await end([self._task])
         if self._client is not None:
@@ -123,7 +128,7 @@ def _pairs(flat: list[str]) -> dict[str, str]:
 async def wait(connection: Connection, job_id: str, birth: str, timeout: float | None) -> Any:
     """The result of the job born at `birth`; see Job.wait_until_finished."""
     listener, loop = connection.listener, asyncio.get_running_loop()
-    deadline = None if timeout is None else loop.time() + timeout
+    deadline, closings = None if timeout is None else loop.time() + timeout, listener.closings
     try:
         async with asyncio.timeout(None if timeout is None else max(timeout, FIRST_LOOK)) as clock:
             heard = await listener.listen(job_id)
@@ -139,6 +144,8 @@ async def wait(connection: Connection, job_id: str, birth: str, timeout: float |
                         raise JobGone(job_id)
                     clock.reschedule(deadline)
                     await _set_within(heard, LOOK_AGAIN)
+                    if listener.closings > closings:
+                        raise RuntimeError(f"the queue was closed while job {job_id} was waited for")
             finally:
                 listener.forget(job_id, heard)
     except TimeoutError:

@@ -35,7 +35,7 @@ class Hooks:
         for callback in self._callbacks.get(event, ()):
             try:
                 result = callback(*details)
-            except Exception:
+            except BaseException:  # not even a SystemExit or CancelledError of its own may end the pump
                 log.exception("the %s callback %r failed", event, callback)
                 continue
             if inspect.isawaitable(result):
@@ -47,5 +47,7 @@ class Hooks:
 async def _logged(event: str, result: Any) -> None:
     try:
         await result
-    except Exception:
+    except asyncio.CancelledError:
+        raise
+    except BaseException:
         log.exception("a %s callback failed", event)

@@ -245,7 +245,8 @@ class Job:
         return await children.pending(self._connection, self.id)
 
     async def update_progress(self, progress: Any) -> None:
-        """Write how far the work is (JSON), from the handler. It does not renew the lease.
+        """Write how far the work is (JSON), from the handler. It does not renew the lease. A plain `def`, in
+        its thread, hands this to the worker's loop (`asyncio.run_coroutine_threadsafe`).
 
         Raises LockLost if this worker no longer holds the job, RuntimeError outside a handler.
         """

@@ -85,6 +85,8 @@ class Queue:
         without one a job comes before all that have one. A `job_id` that is already in the queue adds
         nothing: the handle's `duplicate` is then True and it shows the job that is there; so it is with
         `deduplicate`. Neither is an idempotency key: once that job is removed, the id is free again.
+        `remove_on_complete` and `remove_on_fail` say what is kept when it ends, of all that ended so: True
+        removes this one at once, a number or Keep trims them to that, False trims none; see Keep.
 
         Raises PayloadError or ValueError for a bad job, RedisUnavailable at once if Redis is away.
         """
@@ -239,7 +241,7 @@ class Queue:
         """
         if _known(state) == "active":
             raise ValueError("active jobs belong to their workers and cannot be cleaned")
-        if limit is not None and (not isinstance(limit, int) or limit < 0):
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
             raise ValueError(f"limit must be a whole number of at least 0, not {limit!r}")
         grace, removed = milliseconds(older_than, "older_than"), list[str]()
         while limit is None or len(removed) < limit:
@@ -268,10 +270,14 @@ class Queue:
             raise QueueBusy(
                 f"queue {self.name!r} has {active} active jobs; close its workers first (it is paused now)"
             )
+        await self._clean_all()
+        await self.connection.delete_all(but=[self.keys[state] for state in STATES])
+        await self._clean_all()  # what was added meanwhile is there as a whole, or goes as a whole
+
+    async def _clean_all(self) -> None:
         for state in ("waiting-children", *STATES):  # parents first, so that no child releases one of them
             if state != "active":
                 await self.clean(state)
-        await self.connection.delete_all()
 
 
 def _known(state: str) -> str:

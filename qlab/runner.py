@@ -61,6 +61,12 @@ def run(spec: str, close_timeout: float | None = None) -> int:
 
 def run_worker(worker: Worker, close_timeout: float | None = None) -> int:
     """Run a worker until SIGTERM or SIGINT; see Worker.run."""
+    loops = asyncio._get_running_loop() is not None
+    if loops or threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(
+            "Worker.run is for a process of its own: it needs the main thread for its signals, and no event "
+            "loop that runs already; here use `async with worker:`"
+        )
     code = asyncio.run(_main(worker, close_timeout))
     if any(thread.name.startswith("qlab-job") for thread in threading.enumerate()):
         _leave(code)  # a thread cannot be stopped

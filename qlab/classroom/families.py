@@ -34,11 +34,15 @@ async def ended(tree: JobNode, within: float = 10.0) -> str:
         raise LabError(text("lab.not_ended", seconds=f"{within:g}", state=tree.job.state)) from None
 
 
+PASSING = {"wake", "pump"}
+"""Kinds of keys that come and go as workers fall asleep, wake up and talk to the server."""
+
+
 async def kinds_of_keys(lab: Lab, queue: str) -> list[str]:
-    """What kinds of keys the queue has, without the ids of jobs: ``["delayed", "events", "job", ...]``."""
+    """What kinds of lasting keys the queue has, without the ids of jobs: ``["delayed", "events", "job"]``."""
     base = Keys(queue, lab.prefix).base
     found: set[str] = set()
     client: Any = lab.redis
     async for key in client.scan_iter(f"{base}*", count=1000):
         found.add(key.removeprefix(base).partition(":")[0])
-    return sorted(found)
+    return sorted(found - PASSING)

@@ -3,13 +3,17 @@
     gaps = await longest_gaps()
     gaps["json.loads"]["thread"]          # Gap(longest=0.15, took=0.16): the loop stood still
 
-The same work runs on the loop, in a thread or in a process of its own; what counts is the longest pause
-between two beats, compared with how long the work took.
+The same work runs on the loop, in a thread or in a process of its own; what counts is the longest part of
+the work without a beat, compared with how long the work took.
+
+A machine that is busy or paused for a moment also makes the heart miss beats.  So a work that seems to stop
+the loop from elsewhere is tried again: what the work itself does is there each time, a pause is not.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import multiprocessing
 import re
@@ -22,9 +26,15 @@ from typing import NamedTuple
 BEAT = 0.005
 """Seconds between two beats of a loop that has nothing else to do."""
 
+TRIES = 3
+"""How often a work has to stop the loop from a thread or a process before it is believed."""
+
+Span = tuple[float, float]
+"""When a work began and ended, in seconds of the clock that all processes of this machine share."""
+
 
 class Gap(NamedTuple):
-    """The longest pause between two beats and the duration of the work, both in seconds."""
+    """The longest part of the work without a beat and the duration of the work, both in seconds."""
 
     longest: float
     took: float
@@ -45,12 +55,12 @@ def _sleep() -> None:
 
 def _python_loop() -> None:
     total = 0
-    for number in range(1_500_000):
+    for number in range(2_000_000):
         total += number
 
 
 def _json_loads() -> None:
-    json.loads("[" + "[1.5]," * 120_000 + "0]")
+    json.loads("[" + "1.5," * 250_000 + "0]")
 
 
 def _regex() -> None:
@@ -73,37 +83,48 @@ async def longest_gaps() -> dict[str, dict[str, Gap]]:
         started = loop.run_in_executor(pool, _nothing)
         gaps = {
             name: {
-                "loop": await _measure(partial(_on_loop, work)),
-                "thread": await _measure(partial(asyncio.to_thread, work)),
+                "loop": await measure(partial(_on_loop, work)),
+                "thread": await smallest(partial(asyncio.to_thread, timed, work)),
             }
             for name, work in WORKS.items()
         }
         await started  # the process is up before a clock starts
         for name, work in WORKS.items():
-            gaps[name]["process"] = await _measure(partial(loop.run_in_executor, pool, work))
+            gaps[name]["process"] = await smallest(partial(loop.run_in_executor, pool, timed, work))
     return gaps
 
 
-async def _on_loop(work: Callable[[], None]) -> None:
+async def _on_loop(work: Callable[[], None]) -> Span:
+    return timed(work)
+
+
+def timed(work: Callable[[], None]) -> Span:
+    """Do the work and say when it began and ended."""
+    begin = time.perf_counter()
     work()
+    return begin, time.perf_counter()
 
 
-async def _measure(run: Callable[[], Awaitable[None]]) -> Gap:
-    longest = 0.0
+async def smallest(run: Callable[[], Awaitable[Span]]) -> Gap:
+    """Measure up to TRIES times, until the loop is seen to live; the gap that is the smallest part."""
+    tried: list[Gap] = []
+    while len(tried) < TRIES and all(gap.stopped for gap in tried):
+        tried.append(await measure(run))
+    return min(tried, key=lambda gap: gap.longest / gap.took)
+
+
+async def measure(run: Callable[[], Awaitable[Span]]) -> Gap:
+    """Let the heart beat while ``run`` does its work, which has to last for some time."""
+    beats: list[float] = []
 
     async def beat() -> None:
-        nonlocal longest
-        last = time.perf_counter()
         while True:
+            beats.append(time.perf_counter())
             await asyncio.sleep(BEAT)
-            now = time.perf_counter()
-            longest, last = max(longest, now - last), now
 
     heart = asyncio.create_task(beat())
     await asyncio.sleep(2 * BEAT)
-    begin = time.perf_counter()
-    await run()
-    took = time.perf_counter() - begin
-    await asyncio.sleep(2 * BEAT)
+    begin, end = await run()
     heart.cancel()
-    return Gap(longest, took)
+    signs = [begin, *(at for at in beats if begin < at < end), end]
+    return Gap(max(b - a for a, b in itertools.pairwise(signs)), end - begin)

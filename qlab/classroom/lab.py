@@ -54,7 +54,7 @@ class Lab:
     """The lab of this process; opening another one closes it."""
 
     def __init__(self, lesson: str, servers: Servers) -> None:
-        self.lesson, self.servers = lesson, servers
+        self.lesson, self.servers, self._wants_postgres = lesson, servers, True
         self.prefix = f"lab{lesson}-{secrets.token_hex(4)}"
         self.folder = Path(tempfile.mkdtemp(prefix="qlab-lab-"))
         self.workers: dict[str, WorkerProcess] = {}
@@ -72,13 +72,14 @@ class Lab:
 
     @classmethod
     async def open(cls, lesson: str, *, postgres: bool = True) -> Lab:
-        """Open the lab of a lesson (``"03"``) and say in two lines what it runs on.
+        """Open the lab of a lesson (``"03"``) and say in two lines what it runs on, one without ``postgres``.
 
         Raises ServerError, one sentence, when a server that was asked for is not there.
         """
         if cls.current is not None:
             await cls.current.close()
         lab = cls(lesson, start(postgres))
+        lab._wants_postgres = postgres
         try:
             lab._move_in()
             await lab.redis.ping()
@@ -91,14 +92,14 @@ class Lab:
         return lab
 
     def describe(self) -> list[str]:
-        """Two lines, which servers and which versions, and a line for each thing that one should know."""
+        """A line for each server, which one and which version, and for each thing that one should know."""
         versions = self.servers.versions()
         kind = text(f"lab.kind_{_KINDS.get(self.servers.redis_kind, 'embedded')}")
         lines = [text("lab.redis", version=versions["redis"], kind=kind)]
         if "postgres" in versions:
             kind = text(f"lab.kind_{_KINDS.get(self.servers.pg_kind, 'embedded')}")
             lines.append(text("lab.postgres", version=versions["postgres"], kind=kind))
-        else:
+        elif self._wants_postgres:
             lines.append(text("lab.no_postgres"))
         return lines + self.servers.notices
 

@@ -107,6 +107,28 @@ def in_order(events: Iterable[Event]) -> list[Event]:
     return out + [event for late in held.values() for event in late]
 
 
+def by_cause(events: Sequence[Event]) -> list[Event]:
+    """The order of a static picture: what no clock decides, so the same run gives the same picture."""
+    return with_renewals_grouped(_expired_when_noticed(events))
+
+
+def _expired_when_noticed(events: Sequence[Event]) -> list[Event]:
+    """Put the end of a lease right before the broker sees it.
+
+    Whether a lease ran out just before or just after another worker came up is up to the machine.
+    """
+    out: list[Event] = []
+    over: dict[int, Event] = {}
+    for event in events:
+        if event.kind == "stalled" and event.job in over:
+            out.append(over.pop(event.job))
+        if event.kind == "expired":
+            over[event.job] = event
+        else:
+            out.append(event)
+    return out + list(over.values())
+
+
 def with_renewals_grouped(events: Sequence[Event]) -> list[Event]:
     """Keep one renewal for each lease that had any, right before what ends the lease or silences its owner.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from qlab.classroom.story import BROKER, Attempt, Event, Lease, Story, fold, with_renewals_grouped
+from qlab.classroom.story import BROKER, Attempt, Event, Lease, Story, by_cause, fold
 from qlab.classroom.timeline_text import label, text_width, title_width, word
 
 LEFT, TOP, GAP = 96.0, 58.0, 8.0
@@ -90,7 +90,7 @@ class Layout:
 
 def lay_out(events: Sequence[Event], *, now: float | None = None, title: str = "") -> Layout:
     """Place a run: by order of events, or by time up to ``now`` seconds; wide enough for its title."""
-    layout = Layout(fold(with_renewals_grouped(events) if now is None else events), now)
+    layout = Layout(fold(by_cause(events) if now is None else events), now)
     story = layout.story
     layout.attempt_track = _tracks([(a.start, a.end, a.lane) for a in story.attempts])
     layout.lease_track = _tracks([(lease.start, lease.end, BROKER) for lease in story.leases])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qlab.classroom.story import BROKER, Event, Story, fold, with_renewals_grouped
+from qlab.classroom.story import BROKER, Event, Story, by_cause, fold
 from qlab.classroom.texts import text
 
 BOLD = 1.1  # how much wider a semi-bold text is
@@ -34,7 +34,7 @@ def label(event: Event, jobs: int) -> str:
 
 def sentences(events: list[Event]) -> list[str]:
     """The run told in whole sentences, one for each thing that the picture shows, in the same order."""
-    story = fold(with_renewals_grouped(events))
+    story = fold(by_cause(events))
     return [_sentence(story, i, event) for i, event in enumerate(story.events) if event.kind != "stopped"]
 
 

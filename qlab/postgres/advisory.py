@@ -23,7 +23,7 @@ from typing import Any
 from psycopg.errors import LockNotAvailable
 
 from qlab.postgres.connections import Connection, Source, connection, fetch_one, own_transaction
-from qlab.postgres.values import short_text
+from qlab.postgres.values import function, outcome_of, short_text, whole
 from qlab.retry import Seconds, milliseconds
 
 __all__ = ["Exclusive", "lock_key", "run_exclusive"]
@@ -60,16 +60,18 @@ async def run_exclusive(
     """Run `fn(conn)` in a transaction that holds the lock `name`, or skip it when the lock is not free.
 
     fn:   short work, on the connection that it is given: it is held all the time. An error rolls back what
-          it wrote there, frees the lock and goes on to the caller.
-    wait: seconds to wait for the lock, on a connection; 0 does not wait.
+          it wrote there, frees the lock and goes on to the caller. Its transaction is READ COMMITTED.
+    wait: seconds to wait for the lock, on a connection, whatever its statement_timeout; 0 does not wait.
     Raises ValueError for a bad name, ConnectionUnusable for a connection that is closed or in a transaction,
-    and when `fn` asks for a second connection of the same pool through qlab.
+    when `fn` swallows the error of a statement or ends the transaction itself, and when it asks for a second
+    connection of the same pool through qlab.
     """
-    key, limit = lock_key(name, namespace), milliseconds(wait, "wait")
+    function(fn, "fn")
+    key, limit = lock_key(name, namespace), whole(milliseconds(wait, "wait"), "wait in ms", least=0)
     async with connection(source) as conn, own_transaction(conn):
         if not await (_wait(conn, key, limit) if limit else _try(conn, key)):
             return Exclusive(ran=False)
-        return Exclusive(ran=True, result=await fn(conn))
+        return Exclusive(ran=True, result=await outcome_of(fn, conn))
 
 
 async def _try(conn: Connection, key: int) -> bool:
@@ -78,11 +80,12 @@ async def _try(conn: Connection, key: int) -> bool:
 
 
 async def _wait(conn: Connection, key: int, limit: int) -> bool:
-    earlier = await fetch_one(conn, "limit_lock_wait", {"limit": f"{limit}ms"})
+    earlier = await fetch_one(conn, "limit_lock_wait", {"locks": f"{limit}ms", "statements": "0"})
+    assert earlier is not None
     try:
         async with conn.transaction():  # a savepoint, so that the time-out does not end the transaction
             await fetch_one(conn, "advisory_wait", {"key": key})
     except LockNotAvailable:
         return False
-    await fetch_one(conn, "limit_lock_wait", {"limit": (earlier or {})["before"]})
+    await fetch_one(conn, "limit_lock_wait", {name: earlier[name] for name in ("locks", "statements")})
     return True

@@ -24,16 +24,17 @@ from qlab.errors import QlabError
 from qlab.postgres.connections import (
     Connection,
     Source,
+    check_open,
     connection,
     explained,
     fetch_one,
     install_tables,
     own_transaction,
+    touched,
     transaction_on,
 )
 from qlab.postgres.days import ONE_DAY, Day, day_in, zone_of
-from qlab.postgres.statements import statement
-from qlab.postgres.values import aware, short_text, whole
+from qlab.postgres.values import aware, function, outcome_of, short_text, whole
 from qlab.retry import Seconds, seconds
 
 __all__ = ["CursorMoved", "Day", "day_in", "install", "run_rollup", "set_cursor", "zone_of"]
@@ -70,6 +71,7 @@ async def run_rollup(
     Returns [] at once while another instance works on the same cursor. Raises what `roll_up` raises,
     ValueError for bad input or a cursor that was begun in another zone, NotInstalled, ConnectionUnusable.
     """
+    function(roll_up, "roll_up")
     place, wait = zone_of(zone), seconds(settle, "settle")
     most = None if max_days is None else whole(max_days, "max_days")
     values = {"name": short_text(name, "cursor name"), "now": aware(now)}
@@ -77,13 +79,13 @@ async def run_rollup(
     done: list[date] = []
     async with connection(source) as conn:
         async with transaction_on(conn, TABLE):
-            await conn.execute(statement("day_cursor_create"), first)
+            await touched(conn, "day_cursor_create", first)
         while most is None or len(done) < most:
             async with own_transaction(conn):
                 day = await _next_day(conn, values, place, wait)
                 if day is None:
                     break
-                await roll_up(conn, day)
+                await outcome_of(roll_up, conn, day)
                 await _move(conn, name, day)
             done.append(day.date)
     return done
@@ -96,7 +98,7 @@ async def set_cursor(source: Source, name: str, last_day: date) -> None:
     """
     values = {"name": short_text(name, "cursor name"), "last_day": day_in(zone_of("UTC"), last_day).date}
     async with transaction_on(source, TABLE) as conn:
-        if (await conn.execute(statement("day_cursor_set"), values)).rowcount == 0:
+        if await touched(conn, "day_cursor_set", values) == 0:
             raise LookupError(f"there is no cursor {name!r}; run_rollup makes it")
 
 
@@ -116,6 +118,6 @@ async def _next_day(conn: Connection, values: dict[str, Any], zone: ZoneInfo, se
 
 
 async def _move(conn: Connection, name: str, day: Day) -> None:
-    moved = await conn.execute(statement("day_cursor_move"), {"name": name, "day": day.date})
-    if moved.rowcount == 0:
+    check_open(conn)
+    if await touched(conn, "day_cursor_move", {"name": name, "day": day.date}) == 0:
         raise CursorMoved(f"cursor {name!r} is not on the day before {day.date} any more; the day is undone")

@@ -22,12 +22,12 @@ from uuid import UUID
 from qlab.postgres.connections import (
     Connection,
     Source,
-    check_open,
     connection,
-    explained,
     fetch_all,
     fetch_one,
     install_tables,
+    joined_transaction,
+    touched,
     transaction_on,
 )
 from qlab.postgres.errors import (
@@ -38,9 +38,8 @@ from qlab.postgres.errors import (
     KeyMismatch,
     NotInstalled,
 )
-from qlab.postgres.statements import statement
-from qlab.postgres.values import aware, json_text, short_text, whole
-from qlab.retry import seconds
+from qlab.postgres.values import aware, function, json_text, lock_time, outcome_of, short_text, whole
+from qlab.retry import Seconds, seconds
 
 __all__ = [
     "Claim",
@@ -114,7 +113,7 @@ async def claim(
     source: Source,
     key: str,
     *,
-    lock_seconds: float,
+    lock_seconds: Seconds,
     request: Any = None,
     now: datetime | None = None,
 ) -> Claim | Done:
@@ -124,8 +123,7 @@ async def claim(
     now:     an aware datetime instead of the server's clock, for tests.
     Raises KeyBusy (try again later), KeyMismatch, ConnectionUnusable, NotInstalled, ValueError.
     """
-    if not 0 < lock_seconds < float("inf"):
-        raise ValueError(f"lock_seconds is {lock_seconds}; pass a number of seconds above zero")
+    lock = lock_time(lock_seconds, "lock_seconds")
     values = {
         "key": short_text(key, "idempotency key"),
         "request_hash": _fingerprint(request),
@@ -133,7 +131,7 @@ async def claim(
     }
     async with transaction_on(source, TABLE) as conn:
         for _ in range(_CLAIM_TRIES):
-            taken = await fetch_one(conn, "idempotency_claim", {**values, "lock_seconds": lock_seconds})
+            taken = await fetch_one(conn, "idempotency_claim", {**values, "lock_seconds": lock})
             if taken:
                 return Claim(key, taken["lock_token"], taken["locked_until"])
             row = await fetch_one(conn, "idempotency_look", {"key": key, "now": values["now"]})
@@ -149,11 +147,9 @@ async def done(source: Source, claim: Claim, result: Any, *, now: datetime | Non
     """
     text = json_text(result, "result")
     values = {"key": claim.key, "lock_token": claim.token, "result": text, "now": aware(now)}
-    async with explained(TABLE), connection(source) as conn:
-        check_open(conn)
-        async with conn.transaction():
-            if (await conn.execute(statement("idempotency_done"), values)).rowcount == 0:
-                raise ClaimLost(claim.key)
+    async with joined_transaction(source, TABLE) as conn:
+        if await touched(conn, "idempotency_done", values) == 0:
+            raise ClaimLost(claim.key)
 
 
 async def release(source: Source, claim: Claim, *, now: datetime | None = None) -> bool:
@@ -163,7 +159,7 @@ async def release(source: Source, claim: Claim, *, now: datetime | None = None) 
     """
     values = {"key": claim.key, "lock_token": claim.token, "now": aware(now)}
     async with transaction_on(source, TABLE) as conn:
-        return (await conn.execute(statement("idempotency_release"), values)).rowcount == 1
+        return await touched(conn, "idempotency_release", values) == 1
 
 
 async def run_once(
@@ -171,18 +167,20 @@ async def run_once(
     key: str,
     effect: Callable[[], Awaitable[Any]],
     *,
-    lock_seconds: float,
+    lock_seconds: Seconds,
     request: Any = None,
 ) -> Outcome:
     """Claim, run the effect, store its result; or return the stored one.
 
+    effect: an async function; the work of a plain one counts too, but it blocks the loop meanwhile.
     An effect that raises releases the key and the error goes on. Raises what `claim` and `done` raise.
     """
+    function(effect, "effect")
     held = await claim(source, key, lock_seconds=lock_seconds, request=request)
     if isinstance(held, Done):
         return Outcome(held.result, ran=False)
     try:
-        result = await effect()
+        result = await outcome_of(effect)
         json_text(result, "result")
     except BaseException as error:
         await _release_quietly(source, held, error)
@@ -202,7 +200,7 @@ async def cleanup(source: Source, keep: timedelta, *, batch: int = 1000, now: da
     async with connection(source) as conn:
         while True:
             async with transaction_on(conn, TABLE):
-                deleted = (await conn.execute(statement("idempotency_cleanup"), values)).rowcount
+                deleted = await touched(conn, "idempotency_cleanup", values)
             total += deleted
             if deleted < batch:
                 return total

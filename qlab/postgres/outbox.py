@@ -31,11 +31,12 @@ from qlab.postgres.connections import (
     explained,
     fetch_one,
     install_tables,
+    joined_transaction,
+    touched,
     transaction_on,
 )
 from qlab.postgres.errors import ConnectionUnusable
-from qlab.postgres.statements import statement
-from qlab.postgres.values import aware, json_text, short_text, whole
+from qlab.postgres.values import BIGINT, aware, json_text, short_text, whole
 from qlab.retry import seconds
 
 TABLE = "outbox"
@@ -109,19 +110,20 @@ async def write(
 
 async def lag(source: Source, *, now: datetime | None = None) -> Lag:
     """How far the relays are behind: the number to alert on is `oldest`, and `dead` above zero."""
-    async with explained(TABLE), connection(source) as conn:
-        check_open(conn)
-        async with conn.transaction():
-            row = await fetch_one(conn, "outbox_lag", {"now": aware(now)})
+    async with joined_transaction(source, TABLE) as conn:
+        row = await fetch_one(conn, "outbox_lag", {"now": aware(now)})
     assert row is not None
     return Lag(row["live"], row["dead"], max(0.0, row["oldest"] or 0.0))
 
 
 async def replay(source: Source, ids: Iterable[int] | None = None, *, now: datetime | None = None) -> int:
     """Make dead rows live again (all, or those of `ids`), with all their attempts; return how many."""
-    values = {"ids": None if ids is None else list(ids), "now": aware(now)}
+    values = {
+        "ids": None if ids is None else [whole(one, "an id of `ids`", most=BIGINT) for one in ids],
+        "now": aware(now),
+    }
     async with transaction_on(source, TABLE) as conn:
-        return (await conn.execute(statement("outbox_replay"), values)).rowcount
+        return await touched(conn, "outbox_replay", values)
 
 
 async def cleanup(
@@ -136,7 +138,7 @@ async def cleanup(
     async with connection(source) as conn:
         while True:
             async with transaction_on(conn, TABLE):
-                deleted = (await conn.execute(statement("outbox_cleanup"), values)).rowcount
+                deleted = await touched(conn, "outbox_cleanup", values)
             total += deleted
             if deleted < batch:
                 return total

@@ -28,16 +28,16 @@ from qlab.postgres.connections import (
     Connection,
     Source,
     check_open,
-    connection,
     explained,
     fetch_all,
     fetch_one,
     install_tables,
+    joined_transaction,
+    touched,
     transaction_on,
 )
 from qlab.postgres.errors import ConnectionUnusable
-from qlab.postgres.statements import statement
-from qlab.postgres.values import aware, json_text, short_text, whole
+from qlab.postgres.values import aware, json_text, lock_time, short_text, whole
 from qlab.retry import Seconds, seconds
 
 TABLE = "pg_job"
@@ -102,7 +102,7 @@ async def take(
     """Borrow up to `most` jobs that are due, the one due longest first, and commit."""
     values = {
         "queue": short_text(queue, "queue name"), "worker": short_text(worker, "worker name"),
-        "most": whole(most, "most"), "lock": _lock(lock_duration), "now": aware(now),
+        "most": whole(most, "most"), "lock": lock_time(lock_duration, "lock_duration"), "now": aware(now),
     }  # fmt: skip
     async with transaction_on(source, TABLE) as conn:
         rows = await fetch_all(conn, "pg_job_take", values)
@@ -116,11 +116,9 @@ async def complete(source: Source, job: PgJob, result: Any = None, *, now: datet
     Raises LockLost when the job was given to somebody else: let it roll your transaction back.
     """
     values = {"id": job.id, "claim": job.claim, "result": json_text(result, "result"), "now": aware(now)}
-    async with explained(TABLE), connection(source) as conn:
-        check_open(conn)
-        async with conn.transaction():
-            if (await conn.execute(statement("pg_job_complete"), values)).rowcount == 0:
-                raise LockLost(str(job.id), job.worker, job.claim)
+    async with joined_transaction(source, TABLE) as conn:
+        if await touched(conn, "pg_job_complete", values) == 0:
+            raise LockLost(str(job.id), job.worker, job.claim)
 
 
 async def fail(
@@ -143,7 +141,7 @@ async def release(source: Source, job: PgJob) -> bool:
     """Give the job back unfinished, at no cost. False: it was somebody else's by now."""
     async with transaction_on(source, TABLE) as conn:
         values = {"id": job.id, "claim": job.claim}
-        return (await conn.execute(statement("pg_job_release"), values)).rowcount == 1
+        return await touched(conn, "pg_job_release", values) == 1
 
 
 async def renew(
@@ -152,7 +150,7 @@ async def renew(
     """Lend all these jobs for longer in one statement; return those that are lost."""
     values = {
         "ids": [job.id for job in jobs], "claims": [job.claim for job in jobs],
-        "lock": _lock(lock_duration), "now": aware(now),
+        "lock": lock_time(lock_duration, "lock_duration"), "now": aware(now),
     }  # fmt: skip
     async with transaction_on(source, TABLE) as conn:
         held = {(row["id"], row["claim"]) for row in await fetch_all(conn, "pg_job_renew", values)}
@@ -164,20 +162,15 @@ async def recover(
 ) -> dict[int, str]:
     """Make jobs whose lease ran out wait again, or fail; return the new state of each."""
     most = whole(max_stalled_count, "max_stalled_count", least=0)
-    values = {"queue": queue, "max_stalled": most, "batch": whole(batch, "batch"), "now": aware(now)}
+    name = short_text(queue, "queue name")
+    values = {"queue": name, "max_stalled": most, "batch": whole(batch, "batch"), "now": aware(now)}
     async with transaction_on(source, TABLE) as conn:
         return {row["id"]: row["state"] for row in await fetch_all(conn, "pg_job_recover", values)}
 
 
 async def counts(source: Source, queue: str) -> dict[str, int]:
     """How many jobs are in each state."""
+    values = {"queue": short_text(queue, "queue name")}
     async with transaction_on(source, TABLE) as conn:
-        rows = await fetch_all(conn, "pg_job_counts", {"queue": queue})
+        rows = await fetch_all(conn, "pg_job_counts", values)
     return dict.fromkeys(STATES, 0) | {row["state"]: row["jobs"] for row in rows}
-
-
-def _lock(duration: Seconds) -> float:
-    lock = seconds(duration, "lock_duration")
-    if lock <= 0:
-        raise ValueError("lock_duration must be more than 0 seconds")
-    return lock

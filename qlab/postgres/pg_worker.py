@@ -11,15 +11,18 @@ import contextlib
 import logging
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
+
+import psycopg
 
 from qlab import payload
 from qlab.errors import LockLost, PayloadError, UnrecoverableError
 from qlab.postgres import pg_queue
 from qlab.postgres.connections import Source
 from qlab.postgres.pg_queue import PgJob
-from qlab.postgres.values import short_text, whole
+from qlab.postgres.values import function, json_text, lock_time, outcome_of, short_text, whole
 from qlab.retry import Backoff, Seconds, seconds
 
 log = logging.getLogger("qlab.pg_worker")
@@ -34,6 +37,7 @@ class PgWorker:
     lock_duration: seconds a job is lent; the lease is renewed every half of it while the loop runs.
     poll: seconds between two looks when there is nothing to do. backoff: wait between two attempts.
     max_stalled_count: a job whose lease ran out more often fails.
+    handler: an async function; a plain one works too, but nothing is renewed while it runs.
     The handler's result (JSON) is the job's; an exception is a failed attempt, UnrecoverableError the last.
     """
 
@@ -42,11 +46,10 @@ class PgWorker:
         lock_duration: Seconds = 30.0, poll: Seconds = 0.5, max_stalled_count: int = 1,
         backoff: Backoff | None = None, name: str | None = None,
     ) -> None:  # fmt: skip
+        function(handler, "handler")
         self._source, self._queue, self._handler = source, short_text(queue, "queue name"), handler
         self._concurrency = whole(concurrency, "concurrency")
-        self._lock = seconds(lock_duration, "lock_duration")
-        if self._lock <= 0:
-            raise ValueError("lock_duration must be more than 0 seconds")
+        self._lock = lock_time(lock_duration, "lock_duration")
         self._poll = max(0.01, seconds(poll, "poll"))
         self._max_stalled = whole(max_stalled_count, "max_stalled_count", least=0)
         self._backoff = backoff
@@ -126,9 +129,10 @@ class PgWorker:
 
     async def _run(self, job: PgJob) -> None:
         try:
-            result = await self._handler(job)
+            result = await outcome_of(self._handler, job)
             if result is not COMPLETED:
-                await pg_queue.complete(self._source, job, result)
+                json_text(result, "result")  # what cannot be stored is a failure of the handler
+                await self._settle(job, lambda: pg_queue.complete(self._source, job, result))
         except LockLost as error:
             log.warning("%s", error)
         except asyncio.CancelledError as error:
@@ -138,6 +142,8 @@ class PgWorker:
                 return
             await pg_queue.release(self._source, job)
             raise
+        except _Unsettled:
+            raise
         except Exception as error:
             await self._fail(job, error)
 
@@ -145,7 +151,23 @@ class PgWorker:
         wait = self._backoff.delay(job.attempts_made + 1) if self._backoff else 0.0
         final = isinstance(error, UnrecoverableError | PayloadError)
         with contextlib.suppress(LockLost):
-            await pg_queue.fail(self._source, job, error, delay=wait, final=final)
+            await self._settle(job, lambda: pg_queue.fail(self._source, job, error, delay=wait, final=final))
+
+    async def _settle(self, job: PgJob, step: Callable[[], Awaitable[object]]) -> None:
+        """Note how the job ended; while PostgreSQL is away, again for as long as a lease lasts.
+
+        What the handler did is done: a connection that broke meanwhile must not make it a failure.
+        """
+        until, troubles = time.monotonic() + self._lock, 0
+        while True:
+            try:
+                await step()
+                return
+            except psycopg.OperationalError as error:
+                troubles += 1
+                if time.monotonic() > until:
+                    raise _Unsettled(f"how job {job.id} ended could not be noted: {error}") from error
+                await asyncio.sleep(_TROUBLE.delay(troubles))
 
     async def _renew(self) -> bool:
         if self._held:
@@ -158,6 +180,10 @@ class PgWorker:
     async def _recover(self) -> bool:
         done = await pg_queue.recover(self._source, self._queue, max_stalled_count=self._max_stalled)
         return len(done) >= 1000
+
+
+class _Unsettled(Exception):
+    """PostgreSQL was away for too long; the lease ends, and the job comes again."""
 
 
 COMPLETED = object()

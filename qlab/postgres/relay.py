@@ -17,10 +17,10 @@ from datetime import datetime
 from typing import Any, Self
 
 from qlab import payload
-from qlab.postgres.connections import Connection, Source, connection, fetch_all, transaction_on
+from qlab.postgres.connections import Connection, Source, connection, fetch_all, touched, transaction_on
 from qlab.postgres.outbox import TABLE, Message
 from qlab.postgres.statements import statement
-from qlab.postgres.values import aware, whole
+from qlab.postgres.values import aware, function, outcome_of, whole
 from qlab.retry import Backoff, Seconds, seconds
 
 log = logging.getLogger("qlab.relay")
@@ -79,6 +79,7 @@ class Relay:
         outage: tuple[type[BaseException], ...] = (ConnectionError,),
         clock: Callable[[], datetime] | None = None,
     ) -> None:
+        function(publish, "publish")
         self._source, self._publish = source, publish
         self._batch, self._attempts = whole(batch, "batch"), whole(attempts, "attempts")
         self._backoff, self._outage, self._clock, self._listen = backoff, outage, clock, listen
@@ -155,11 +156,11 @@ class Relay:
         now = None if self._clock is None else aware(self._clock())
         async with transaction_on(conn, TABLE):
             longest = self._pass_limit + self._publish_timeout + _SLACK
-            await conn.execute(statement("limit_idle"), {"seconds": longest})
+            await fetch_all(conn, "limit_idle", {"seconds": longest})
             rows = await fetch_all(conn, "outbox_take", {"batch": self._batch, "now": now})
             batch = await self._publish_rows(conn, [Message(*row.values()) for row in rows], now)
             if batch.published:
-                await conn.execute(statement("outbox_mark_published"), {"ids": batch.published, "now": now})
+                await touched(conn, "outbox_mark_published", {"ids": batch.published, "now": now})
         return batch
 
     async def _publish_rows(self, conn: Connection, messages: list[Message], now: datetime | None) -> Batch:
@@ -171,13 +172,15 @@ class Relay:
                 break  # the rows that are left were not touched; their locks end with the transaction
             try:
                 async with asyncio.timeout(self._publish_timeout) as limit:
-                    await self._publish(message)
+                    await outcome_of(self._publish, message)
                 batch.published.append(message.id)
                 while suspects:  # the other side is there, so it was their own fault
                     await self._mark_failed(conn, *suspects.pop(0), batch, now, tries=1)
             except self._outage as error:
                 suspects.append((message, error))
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                if _is_ours(error):
+                    raise
                 batch.outage = error if limit.expired() else None
                 await self._mark_failed(conn, message, error, batch, now, tries=1)
         for suspect in suspects:
@@ -193,9 +196,7 @@ class Relay:
         dead = tries > 0 and made >= self._attempts
         delay = -1.0 if dead else self._backoff.delay(max(1, made))
         values = {"id": message.id, "tries": tries, "delay": delay, "now": now}
-        await conn.execute(
-            statement("outbox_mark_failed"), {**values, "error": payload.error_text(error) or "no text"}
-        )
+        await touched(conn, "outbox_mark_failed", {**values, "error": payload.error_text(error)})
         (batch.dead if dead else batch.failed).append(message.id)
         if dead:
             log.error("outbox row %d is dead after %d attempts: %s", message.id, made, error)
@@ -212,6 +213,12 @@ class Relay:
         await asyncio.gather(*waiting, return_exceptions=True)
         for task in done:
             task.result()
+
+
+def _is_ours(error: BaseException) -> bool:
+    """We are cancelled ourselves, which is something else than a `publish` that is."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 async def _heard(conn: Connection, duration: float) -> None:

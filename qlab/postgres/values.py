@@ -1,10 +1,17 @@
 """Checks what is handed to a statement, so that bad input is refused here, in one clear sentence."""
 
+import inspect
 import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from qlab import payload
+from qlab.errors import PayloadError
+from qlab.retry import Seconds, seconds
+
+INTEGER, BIGINT = 2**31 - 1, 2**63 - 1
+"""The largest numbers of PostgreSQL's types."""
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -17,10 +24,10 @@ def aware(now: datetime | None, what: str = "now") -> datetime | None:
 
 
 def json_text(value: Any, what: str) -> str:
-    """Strict JSON that PostgreSQL can store. Raises PayloadError or ValueError."""
+    """Strict JSON that PostgreSQL can store. Raises PayloadError."""
     text = payload.encode(value, what=what)
     if _NUL.search(text):
-        raise ValueError(f"{what} holds a NUL character, which PostgreSQL cannot store as text")
+        raise PayloadError(f"{what} holds a NUL character, which PostgreSQL cannot store as text")
     return text
 
 
@@ -33,8 +40,32 @@ def short_text(value: object, what: str, most: int = 255) -> str:
     return value
 
 
-def whole(value: object, what: str, least: int = 1) -> int:
-    """A whole number of at least `least`. Raises ValueError otherwise."""
+def whole(value: object, what: str, least: int = 1, most: int = INTEGER) -> int:
+    """A whole number from `least` to `most`. Raises ValueError otherwise."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{what} must be a whole number of {least} or more, not {value!r}")
+    if value > most:
+        raise ValueError(f"{what} must be a whole number of at most {most:,}, not {value!r}")
     return value
+
+
+def lock_time(value: Seconds, what: str) -> float:
+    """Seconds above zero. Raises ValueError otherwise."""
+    if (time := seconds(value, what)) > 0:
+        return time
+    raise ValueError(f"{what} must be more than 0 seconds")
+
+
+def function(value: object, what: str) -> None:
+    """Raise TypeError for what cannot be called, such as a coroutine: then it was called already."""
+    if not callable(value):
+        raise TypeError(f"{what} must be a function, not {type(value).__name__}; pass it without calling it")
+
+
+async def outcome_of(function: Callable[..., Any], *values: Any) -> Any:
+    """Call, and wait for what it returns if that can be awaited.
+
+    What a plain function did is done when it returns, so it must not count as a failure.
+    """
+    made = function(*values)
+    return await made if inspect.isawaitable(made) else made

@@ -83,7 +83,7 @@ def test_flows_stay_small():
 
 
 def test_patterns_stay_small():
-    assert sum(lines_to_read(path) for path in PYTHON_FILES if part(path) in PATTERNS) <= 1600
+    assert sum(lines_to_read(path) for path in PYTHON_FILES if part(path) in PATTERNS) <= 1750
 
 
 def part(path):

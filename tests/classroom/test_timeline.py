@@ -111,6 +111,16 @@ def test_between_which_other_events_a_lease_was_renewed_does_not_show() -> None:
     assert Timeline([*BLOCKED, started], "t").svg() == Timeline([*BLOCKED, later], "t").svg()
 
 
+def test_whether_a_lease_ran_out_before_or_after_another_worker_came_up_does_not_show() -> None:
+    early, late = (Timeline([*BLOCKED, Event(at, "started", "B")], "t") for at in (1.6, 1.8))
+    assert early.svg() == late.svg()
+    up = late.sentences.index("Worker B bật.")
+    assert "hết hạn" in late.sentences[up + 2]
+    assert "stalled" in late.sentences[up + 3]
+    assert BLOCKED[3].kind == "expired"
+    assert BLOCKED[3] in late.events
+
+
 def test_that_a_lease_was_never_renewed_does_show() -> None:
     never = [event for event in BLOCKED if event.kind != "renewed"]
     assert "gia hạn" in texts(Timeline(BLOCKED, "t").svg())

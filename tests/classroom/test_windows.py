@@ -61,6 +61,16 @@ async def test_a_parent_that_waits_for_ever_counts_as_ended_once_its_children_ha
     assert {"job", "waiting-children", "pending"} & set(await kinds_of_keys(lab, "parent")) >= {"job"}
 
 
+async def test_the_kinds_of_keys_are_the_same_whether_a_worker_has_heard_the_bell_or_not(lab: Lab) -> None:
+    async with Queue("bell") as queue:
+        await queue.add("x", delay=3600)
+        await lab.redis.delete(queue.keys["wake"])
+        silent = await kinds_of_keys(lab, "bell")
+        await lab.redis.rpush(queue.keys["wake"], "1")
+        assert await kinds_of_keys(lab, "bell") == silent
+        assert {"delayed", "events", "job"} <= set(silent)
+
+
 async def ended_alone(job: object) -> str:
     async with asyncio.timeout(20):
         while (await job.refresh()).state != "completed":  # type: ignore[attr-defined]

@@ -1,14 +1,13 @@
 """Starting: many at once, in folders with any name, with any umask, without a home."""
 
 import os
-from pathlib import Path
 
 import psycopg
 import pytest
 import redis
 import redis.asyncio
 
-from qlab.embedded import ServerError, create_database, drop_database, rundir, start
+from qlab.embedded import ServerError, create_database, drop_database, rundir, start, valkey
 
 EMBEDDED = ["valkey", "postgres"]
 
@@ -109,9 +108,15 @@ def test_databases_are_made_from_a_template_and_dropped_while_in_use(pg_dsn):
     drop_database(os.environ["QLAB_PG_DSN"], name)  # none there: nothing happens
 
 
-def test_the_allocator_of_valkey_keeps_its_free_pieces(own_owner):
+def test_the_allocator_of_valkey_keeps_its_free_pieces(monkeypatch, short_folder):
     """Without that a command takes the longer the more jobs there are: docs/performance.md."""
-    with redis.Redis.from_url(own_owner("main").about()["redis"]) as client:
-        assert client.info("memory")["mem_allocator"] == "libc"
-        pid = client.info("server")["process_id"]
-    assert b"GLIBC_TUNABLES=glibc.malloc.tcache_count=60000" in Path(f"/proc/{pid}/environ").read_bytes()
+    environments = []
+
+    def spawn(*_, environment, **__):
+        environments.append(environment)
+        raise ServerError("seen enough")
+
+    monkeypatch.setattr(valkey, "spawn", spawn)
+    with pytest.raises(ServerError, match="seen enough"):
+        valkey.start(short_folder / "valkey")
+    assert environments[0]["GLIBC_TUNABLES"] == "glibc.malloc.tcache_count=60000"

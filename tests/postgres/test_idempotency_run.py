@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -180,3 +180,27 @@ async def test_an_unreachable_server_keeps_the_effects_own_error(pool: Pool, pg_
         with pytest.raises(ProviderError) as caught:
             await run_once(conn, "k", effect, lock_seconds=60)
     assert "could not be released" in caught.value.__notes__[0]
+
+
+async def test_a_plain_function_is_an_effect_too_and_happens_once(pool: Pool) -> None:
+    """Awaiting what it returns would fail after it ran, and the retry would run it again."""
+    ran: list[int] = []
+
+    def effect() -> int:
+        ran.append(1)
+        return 5
+
+    for _ in range(2):
+        outcome = await run_once(pool, "k", effect, lock_seconds=timedelta(seconds=60))  # type: ignore[arg-type]
+        assert outcome.result == 5
+    assert ran == [1]
+
+
+async def test_an_effect_that_was_called_already_is_refused_and_takes_no_key(pool: Pool) -> None:
+    async def effect() -> None: ...
+
+    called = effect()
+    with pytest.raises(TypeError, match="effect must be a function, not coroutine"):
+        await run_once(pool, "k", called, lock_seconds=60)  # type: ignore[arg-type]
+    called.close()
+    assert isinstance(await idem.claim(pool, "k", lock_seconds=60), Claim)

@@ -10,6 +10,7 @@ from psycopg import AsyncConnection
 
 from qlab.postgres import outbox
 from qlab.postgres.errors import ConnectionUnusable, NotInstalled
+from qlab.postgres.statements import statement
 from tests.postgres.conftest import Pool
 
 NOON = datetime(2026, 10, 9, 12, 0, tzinfo=UTC)
@@ -68,9 +69,7 @@ async def test_only_live_rows_are_read_however_many_are_done(outbox_pool: Pool) 
         await conn.commit()
         await conn.set_autocommit(True)
         await conn.execute("VACUUM ANALYZE outbox")
-        cursor = await conn.execute(
-            b"EXPLAIN " + outbox.statement("outbox_take"), {"batch": 100, "now": None}
-        )
+        cursor = await conn.execute(b"EXPLAIN " + statement("outbox_take"), {"batch": 100, "now": None})
         plan = "\n".join(line for (line,) in await cursor.fetchall())
         await conn.set_autocommit(False)
     assert "outbox_live" in plan

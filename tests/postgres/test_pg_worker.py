@@ -169,6 +169,55 @@ async def test_a_row_that_cannot_be_decoded_fails_alone(jobs: Pool) -> None:
         assert (await until(jobs, lambda f: f["completed"] + f["failed"] == 4))["failed"] == 1
 
 
+async def test_a_connection_that_broke_meanwhile_does_not_undo_what_the_handler_did(jobs, pg_dsn) -> None:
+    """The job has one attempt: if noting its end counted as one, it would have failed."""
+    ran: list[int] = []
+    async with AsyncConnectionPool(pg_dsn, min_size=2, max_size=2, timeout=30, open=False) as own:
+        pids = []
+        async with own.connection() as one, own.connection() as two:
+            pids += [one.info.backend_pid, two.info.backend_pid]
+
+        async def handler(job: PgJob) -> str:
+            ran.append(job.id)
+            async with jobs.connection() as conn:
+                await conn.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid", [pids])
+                async with asyncio.timeout(30):
+                    while await alive(conn, pids):
+                        await asyncio.sleep(0.01)
+            return "done"
+
+        await add(jobs, 1, attempts=1)
+        async with PgWorker(own, "q", handler, poll=60):  # later looks would find the broken connections
+            await until(jobs, lambda found: found["completed"] + found["failed"] == 1)
+    assert ran == [1]
+    assert await row(jobs, "state, result #>> '{}', attempts_made, failed_reason") == (
+        "completed",
+        "done",
+        1,
+        None,
+    )
+
+
+async def alive(conn: Any, pids: list[int]) -> bool:
+    found = await conn.execute("SELECT 1 FROM pg_stat_activity WHERE pid = any(%s)", [pids])
+    some = await found.fetchone() is not None
+    await conn.commit()  # within a transaction the view stays as it was first read
+    return some
+
+
+async def test_a_plain_function_is_a_handler_too_and_its_work_counts_once(jobs: Pool) -> None:
+    ran: list[int] = []
+
+    def handler(job: PgJob) -> int:
+        ran.append(job.id)
+        return job.data
+
+    await add(jobs, 2, attempts=3)
+    async with PgWorker(jobs, "q", handler, poll=0.02):  # type: ignore[arg-type]
+        await until(jobs, lambda found: found["completed"] == 2)
+    assert ran == [1, 2]
+
+
 async def test_close_with_a_limit_gives_the_job_back(jobs: Pool) -> None:
     entered = asyncio.Event()
 

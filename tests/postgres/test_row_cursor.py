@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,6 +154,52 @@ async def test_a_reader_that_goes_backwards_is_refused(events: Pool) -> None:
     for bad, says in (({"limit": 0}, "limit"), ({"name": ""}, "cursor name")):
         with pytest.raises(ValueError, match=says):
             await run_rows(**{"source": events, "name": "r", "read": read, "handle": Seen()} | bad)
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([{"xid": "5", "id": 1}], "attributes xid.*namedtuple_row"),
+        ([("5", 1)], "attributes xid.*namedtuple_row"),
+        ([Event("5", None)], "id must be a whole number"),  # type: ignore[arg-type]
+        ([Event("5", uuid.UUID(int=1))], "id must be a whole number"),  # type: ignore[arg-type]
+        ([Event("five", 1)], "attributes xid"),
+        ([Event(str(2**64), 1)], "xid must be a whole number"),
+        ([Event("5", 2**63)], "id must be a whole number"),
+        ([Event("5", 1), Event("5", 1)], "ordered by"),
+        (None, "a list of rows, not NoneType"),
+    ],
+)
+async def test_rows_that_are_none_are_refused_before_they_are_handled(
+    events: Pool, rows: Any, says: str
+) -> None:
+    async def bad(conn: Any, after: Position, limit: int) -> Any:
+        return rows
+
+    seen = Seen()
+    with pytest.raises(ValueError, match=says):
+        await run_rows(events, "r", bad, seen)
+    assert seen.ids == []
+
+
+async def test_a_cursor_from_another_server_is_refused_and_can_be_put_right(events: Pool) -> None:
+    """Where a dump was restored, the numbers of transactions begin again: new rows would stand behind it."""
+    seen = Seen()
+    async with events.connection() as conn:
+        await insert(conn, 3)
+        await conn.execute("UPDATE event SET written_by = '9000000000'")  # as the dump has them
+    assert await run_rows(events, "r", read, seen) == 0
+    async with events.connection() as conn:
+        await conn.execute("UPDATE row_cursor SET xid = '9000000000', id = 3")
+    with pytest.raises(row_cursor.CursorAhead, match="transaction 9000000000, not yet begun by this server"):
+        await run_rows(events, "r", read, seen)
+    async with events.connection() as conn:  # what the documentation says
+        await conn.execute("UPDATE event SET written_by = '0'")
+        await conn.execute("UPDATE row_cursor SET xid = '0', id = (SELECT max(id) FROM event)")
+    async with events.connection() as conn:
+        await insert(conn, 1)
+    await read_all(events, seen, 1)
+    assert seen.ids == [4]
 
 
 async def test_a_missing_table_says_install(pg_dsn: str) -> None:

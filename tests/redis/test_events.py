@@ -1,6 +1,8 @@
 """wait_until_finished never misses an end, never hangs, and never mixes two jobs with one id."""
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
@@ -54,6 +56,36 @@ async def test_a_wait_that_is_too_short_says_so_and_the_job_goes_on(queue, start
         await job.wait_until_finished(0)
     await start_worker(echo)
     assert await job.wait_until_finished(5) == 1
+
+
+async def test_who_waits_when_the_queue_is_closed_is_told(redis_url, prefix, redis):
+    queue = await Queue("q", redis_url, prefix=prefix).start()
+    job = await queue.add("a", 1)
+    waits = asyncio.create_task(job.wait_until_finished())
+    await until(lambda: queue.connection.listener._waiters)
+    await queue.close()
+    with pytest.raises(RuntimeError, match=f"the queue was closed while job {job.id} was waited for"):
+        await asyncio.wait_for(waits, 5)
+
+
+SECOND_LOOP = """
+import asyncio, sys
+from qlab import Queue
+queue = Queue("q", sys.argv[1], prefix=sys.argv[2])
+asyncio.run(queue.add("a", 1))
+try:
+    asyncio.run(queue.add("a", 2))
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_queue_of_another_event_loop_is_refused_in_our_words(redis_url, prefix):
+    """As when a module makes the queue, and each command or request calls asyncio.run."""
+    done = subprocess.run(
+        [sys.executable, "-c", SECOND_LOOP, redis_url, prefix], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("queue 'q' was used in another event loop before: make it anew in each")
 
 
 async def test_a_job_that_is_gone_is_never_waited_for(queue, redis):

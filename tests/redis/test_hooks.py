@@ -53,6 +53,22 @@ async def test_a_callback_that_fails_is_logged_and_the_worker_goes_on(queue, sta
     await until(lambda: "broken coroutine" in caplog.text and "broken callback" in caplog.text)
 
 
+@pytest.mark.parametrize("kind", [SystemExit, asyncio.CancelledError, KeyboardInterrupt])
+async def test_a_callback_that_raises_what_ends_others_ends_nothing(queue, start_worker, caplog, kind):
+    async def handler(job):
+        return job.data
+
+    def ends(*_):
+        raise kind
+
+    worker = await start_worker(handler)
+    worker.on("completed", ends)
+    for n in range(3):
+        assert await (await queue.add("a", n)).wait_until_finished(5) == n
+    assert worker.healthy
+    await until(lambda: kind.__name__ in caplog.text)
+
+
 async def test_a_put_back_is_no_end(queue, start_worker):
     seen = []
 

@@ -1,6 +1,7 @@
 """Options that do not fit together are refused when the worker is made, before anything runs."""
 
 import functools
+import threading
 
 import pytest
 
@@ -84,6 +85,25 @@ def test_async_handlers_run_on_the_loop_and_others_in_a_thread():
     assert not runs_on_loop(print)
 
 
+def test_a_worker_is_not_run_where_it_cannot_obey_signals():
+    found = []
+
+    def run():
+        with pytest.raises(RuntimeError, match="needs the main thread"):
+            Worker("q", handler).run()
+        found.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(10)
+    assert found == [True]
+
+
+async def test_a_worker_is_not_run_inside_an_event_loop():
+    with pytest.raises(RuntimeError, match="here use `async with worker:`"):
+        Worker("q", handler).run()
+
+
 def test_an_unknown_option_is_refused():
     with pytest.raises(TypeError, match="lock_time"):
         Worker("q", handler, lock_time=1)
@@ -114,8 +134,6 @@ def test_an_address_is_shown_without_its_password():
 
 
 def test_retention_has_one_stored_form():
-    assert [encode(rule) for rule in (None, True, False, 5, Keep(age=1.5, count=2))] == [
-        None, ":0", ":", ":5", "1500:2",
-    ]  # fmt: skip
+    assert [encode(rule) for rule in (True, False, 5, Keep(age=1.5, count=2))] == [":0", ":", ":5", "1500:2"]
     with pytest.raises(ValueError, match="count"):
         Keep(count=-1)
