@@ -139,6 +139,7 @@ class ForkedDelivery(Delivery):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.pid = 0
+        self._process: int | None = None
         self.next_timer: float | None = None
         self._given = 1
         self._rested = 0
@@ -166,13 +167,18 @@ class ForkedDelivery(Delivery):
         self.pid = nursery.fork(self.chain, world, control, self.loop.now)
         if hasattr(os, "pidfd_open"):  # elsewhere the end of its control socket is the end of it
             with contextlib.suppress(ProcessLookupError):
-                descriptor = os.pidfd_open(self.pid)
-                self.loop.add_reader(descriptor, self._exited, descriptor)
+                self._process = os.pidfd_open(self.pid)
+                self.loop.add_reader(self._process, self._exited)
 
-    def _exited(self, descriptor: int) -> None:
-        self.loop.remove_reader(descriptor)
-        os.close(descriptor)
+    def _exited(self) -> None:
+        self._forget_process()
         self.loop.call_soon(self._hang_up)  # after its last words, which are read in this round
+
+    def _forget_process(self) -> None:
+        if self._process is not None:
+            self.loop.remove_reader(self._process)
+            os.close(self._process)
+            self._process = None
 
     def _hang_up(self) -> None:
         if self._control is not None:
@@ -218,6 +224,7 @@ class ForkedDelivery(Delivery):
                     self._error = None if message["ended"] is None else str(message["ended"])[:120]
                     break
         self._kill()  # it and what it has started
+        self._forget_process()
         self._ended, self._control, self.pid = True, None, 0
         self.dead = self.dead or not self._said_how  # it died by itself, without a word
         writer.transport.abort()
