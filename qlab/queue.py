@@ -118,14 +118,16 @@ class Queue:
     async def _add(self, new: list[NewJob]) -> list[Job]:
         words = [word for one in new for word in one.arguments()]
         replies = await self.connection.call("add_jobs", words)
-        jobs = []
-        for one, (job_id, birth, duplicate) in zip(new, replies, strict=True):
-            if one.is_duplicate(job_id, duplicate):
+        now, jobs = self.connection.now(), []
+        for one, reply in zip(new, replies, strict=True):
+            added = isinstance(reply, str)
+            job_id, birth = (one.id, reply) if added else reply
+            if not added and one.is_duplicate(job_id):
                 record = await read_record(self.connection, job_id)
                 record = record or JobRecord(job_id, one.name, one.data, birth=birth)
                 jobs.append(Job(record, self.connection, duplicate=True))
             else:
-                jobs.append(Job(one.record(birth, self.connection.now()), self.connection))
+                jobs.append(Job(one.record(birth, now), self.connection))
         return jobs
 
     async def get_job(self, job_id: str) -> Job | None:
