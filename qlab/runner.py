@@ -57,7 +57,7 @@ def load(spec: str) -> Worker:
 
 @contextlib.contextmanager
 def _refusals_in_a_sentence() -> Iterator[None]:
-    """What this library refused to the program (a bad option, a bad URL); its own errors keep their traceback."""
+    """What this library refused to the program (a bad option, a bad URL); other errors stay as they are."""
     try:
         yield
     except (ValueError, TypeError) as error:
