@@ -89,8 +89,9 @@ class Connection:
     ) -> None:
         self.keys = Keys(queue, prefix)
         self._clock = clock
-        self._settings, most = _settings(redis_or_url)
-        self._turns = asyncio.Semaphore(most)
+        self._settings, self._most = _settings(redis_or_url)
+        self._turns = asyncio.Semaphore(self._most)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.client = self.open_client()
         self.listener = Listener(self)
         self._checked = False
@@ -141,24 +142,28 @@ class Connection:
 
     async def _reach(self, on: Client | None, ask: Callable[[], Awaitable[Any]]) -> Any:
         """The answer, errors in plain words. On the shared client a turn is waited for first."""
+        if self._loop is not asyncio.get_running_loop():
+            self._enter_loop()
         try:
             async with _NO_LIMIT if on else self._turns, asyncio.timeout(SOCKET_TIMEOUT):
                 return await ask()
         except LOST as error:
             raise self.unavailable(error) from error
-        except RuntimeError as error:
-            if "loop" not in str(error):
-                raise
-            raise RuntimeError(
-                f"queue {self.keys.queue!r} was used in another event loop before: make it anew in each "
-                "asyncio.run and each thread, or use SyncQueue"
-            ) from error
         except ResponseError as error:
             if not refuses_for_now(error):
                 raise
             # After a failover the address may name another server; this connection would stay with the old.
             await (on or self.client).connection_pool.disconnect(inuse_connections=False)
             raise self.unavailable(error) from error
+
+    def _enter_loop(self) -> None:
+        """Connections live in one event loop; what another one did with them would break both."""
+        if self._loop is not None:
+            raise RuntimeError(
+                f"queue {self.keys.queue!r} is in use in another event loop: close it there first, make one "
+                "for each asyncio.run, or use SyncQueue; in a thread use asyncio.run_coroutine_threadsafe"
+            )
+        self._loop = asyncio.get_running_loop()
 
     async def delete_all(self, but: Collection[str] = ()) -> None:
         """Delete every key of the queue, `but` these."""
@@ -238,6 +243,7 @@ class Connection:
         """Close the connections."""
         await self.listener.close()
         await self.client.aclose()
+        self._turns, self._loop = asyncio.Semaphore(self._most), None
 
 
 def _settings(given: RedisLike) -> tuple[tuple[type, dict[str, Any]], int]:
