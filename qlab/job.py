@@ -250,7 +250,9 @@ class Job:
 
         Raises LockLost if this worker no longer holds the job, RuntimeError outside a handler.
         """
-        await self._note("progress", payload.encode_result(progress, what="progress"))
+        text = payload.encode_result(progress, what="progress")
+        await self._note("progress", text)
+        self.record = self.record._replace(progress=text)
 
     async def update_data(self, data: Any) -> None:
         """Replace the payload, from the handler: what the next attempt gets. Raises as `update_progress`,

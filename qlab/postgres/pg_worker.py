@@ -136,15 +136,14 @@ class PgWorker:
         except LockLost as error:
             log.warning("%s", error)
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or not task.cancelling():  # the job's own, not ours
+            if not self._closing:  # the job's own, not ours
                 await self._fail(job, error)
                 return
             await pg_queue.release(self._source, job)
             raise
         except _Unsettled:
             raise
-        except Exception as error:
+        except BaseException as error:  # a SystemExit, too, ends the job and not the process
             await self._fail(job, error)
 
     async def _fail(self, job: PgJob, error: BaseException) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -153,6 +153,40 @@ async def test_failures_retry_and_end(jobs: Pool) -> None:
     async with PgWorker(jobs, "q", handler, concurrency=4, poll=0.02, backoff=Backoff.fixed(0.02)):
         await until(jobs, lambda found: found["failed"] == 4)
     assert kinds == {0: 3, 1: 1, 2: 1, 3: 3}
+
+
+async def cancels_itself() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(60)
+
+
+async def exits() -> None:
+    raise SystemExit(0)
+
+
+async def interrupts() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("end", [cancels_itself, exits, interrupts])
+async def test_what_would_end_its_task_or_process_ends_the_job_only(
+    jobs: Pool, end: Callable[[], Awaitable[None]]
+) -> None:
+    """Not given back for ever either: it is a failed attempt as any other."""
+    starts: list[int] = []
+
+    async def handler(job: PgJob) -> str:
+        starts.append(job.data)
+        if job.data == 0:
+            await end()
+        return "fine"
+
+    await add(jobs, 2, attempts=2)
+    async with PgWorker(jobs, "q", handler, poll=0.02):
+        await until(jobs, lambda found: found["failed"] == 1 and found["completed"] == 1)
+    assert sorted(starts) == [0, 0, 1]
 
 
 async def test_a_row_that_cannot_be_decoded_fails_alone(jobs: Pool) -> None:

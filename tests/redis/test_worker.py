@@ -261,6 +261,7 @@ async def test_failed_jobs_are_kept_unless_told_otherwise(queue, start_worker):
 async def test_progress_is_written_by_the_holder_only(queue, start_worker):
     async def handler(job):
         await job.update_progress({"done": 0.5})
+        assert job.progress == {"done": 0.5}
         return (await queue.get_job(job.id)).progress
 
     await start_worker(handler)
