@@ -46,8 +46,9 @@ class Proof:
     def __repr__(self) -> str:
         facts = ", ".join(f"{key}={value!r}" for key, value in self.evidence.items())
         said = text("progress.proved", item=self.item, evidence=facts)
-        kept = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": "  "}
-        return textwrap.fill(said, LINE, **kept)
+        return textwrap.fill(
+            said, LINE, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
 
 
 class Progress:
