@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable
-from functools import cache
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, cast
 
 import hiredis
 import redis.asyncio
@@ -55,6 +54,38 @@ def redis_url(given: str | None = None) -> str:
     return given or os.environ.get("QLAB_REDIS_URL") or "redis://localhost:6379/0"
 
 
+class Client(redis.asyncio.Redis):
+    """A client that only sends and reads. redis-py packs commands in Python and puts a pool's lock, retries,
+    events and timings around each, of which nothing is used here: more work than the rest of an add."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._free: list[Any] = []
+
+    async def execute_command(self, *words: Any, **options: Any) -> Any:
+        """The answer to one command. A connection whose answer was not read to its end is closed."""
+        pool: Any = self.connection_pool
+        link = self._free.pop() if self._free else await pool.get_connection()
+        try:
+            if link.should_reconnect() or (link.is_connected and await link.can_read()):
+                await link.disconnect()  # the server has closed it, or is about to
+            await link.send_packed_command(hiredis.pack_command((*words[0].split(), *words[1:])))
+            return await self.parse_response(link, words[0], **options)
+        except BaseException as error:
+            if not isinstance(error, ResponseError):
+                await link.disconnect(nowait=True)
+            raise
+        finally:
+            self._free.append(link)
+
+    async def close_idle(self) -> None:
+        """Close the connections that have no command on its way; the next command opens a new one."""
+        pool: Any = self.connection_pool
+        while self._free:
+            await pool.release(self._free.pop())
+        await pool.disconnect(inuse_connections=False)
+
+
 class Connection:
     """What Queue, Worker and Job share to talk to one queue.
 
@@ -68,24 +99,25 @@ class Connection:
     ) -> None:
         self.keys = Keys(queue, prefix)
         self._clock = clock
-        self._settings, most = _settings(redis_or_url)
-        self._turns = asyncio.Semaphore(most)
+        self._settings, self._most = _settings(redis_or_url)
+        self._turns = asyncio.Semaphore(self._most)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.client = self.open_client()
         self.listener = Listener(self)
         self._checked = False
 
-    def open_client(self, *, single: bool = False) -> redis.asyncio.Redis:
-        """A client of its own to the same Redis; `single` keeps one connection and the order of commands."""
+    def open_client(self) -> Client:
+        """A client of its own to the same Redis; commands one after another go over one connection."""
         connection_class, settings = self._settings
         pool = redis.asyncio.ConnectionPool(connection_class, max_connections=2**30, **settings)
-        return redis.asyncio.Redis.from_pool(pool) if not single else _single(pool)
+        return cast(Client, Client.from_pool(pool))
 
     def now(self) -> str:
         """The time for a script: empty means that the script asks the server."""
         return "" if self._clock is None else str(round(self._clock() * 1000))
 
     async def call(
-        self, name: str, rest: list[Any] | None = None, *, on: redis.asyncio.Redis | None = None, **fixed: Any
+        self, name: str, rest: list[Any] | None = None, *, on: Client | None = None, **fixed: Any
     ) -> Any:
         """Run a script. Raises RedisUnavailable when the server cannot be reached."""
         if not self._checked:
@@ -95,12 +127,12 @@ class Connection:
             on, lambda: scripts.call(client, self.keys, name, rest, now=self.now(), **fixed)
         )
 
-    async def command(self, *words: Any, on: redis.asyncio.Redis | None = None) -> Any:
+    async def command(self, *words: Any, on: Client | None = None) -> Any:
         """Run a plain command. Raises RedisUnavailable when the server cannot be reached."""
         if not self._checked:
             await self.check()
         client = on or self.client
-        return await self._reach(on, lambda: client.execute_command(*words))  # type: ignore[no-untyped-call]
+        return await self._reach(on, lambda: client.execute_command(*words))
 
     async def now_ms(self) -> int:
         """Milliseconds since the epoch, on the clock that the scripts use."""
@@ -118,34 +150,38 @@ class Connection:
                 pipe.execute_command(*words)
             return list(await self._reach(None, pipe.execute))
 
-    async def _reach(self, on: redis.asyncio.Redis | None, ask: Callable[[], Awaitable[Any]]) -> Any:
+    async def _reach(self, on: Client | None, ask: Callable[[], Awaitable[Any]]) -> Any:
         """The answer, errors in plain words. On the shared client a turn is waited for first."""
+        if self._loop is not asyncio.get_running_loop():
+            self._enter_loop()
         try:
             async with _NO_LIMIT if on else self._turns, asyncio.timeout(SOCKET_TIMEOUT):
                 return await ask()
         except LOST as error:
             raise self.unavailable(error) from error
-        except RuntimeError as error:
-            if "loop" not in str(error):
-                raise
-            raise RuntimeError(
-                f"queue {self.keys.queue!r} was used in another event loop before: make it anew in each "
-                "asyncio.run and each thread, or use SyncQueue"
-            ) from error
         except ResponseError as error:
             if not refuses_for_now(error):
                 raise
             # After a failover the address may name another server; this connection would stay with the old.
-            await (on or self.client).connection_pool.disconnect(inuse_connections=on is not None)
+            await (on or self.client).close_idle()
             raise self.unavailable(error) from error
 
-    async def delete_all(self) -> None:
-        """Delete every key of the queue."""
+    def _enter_loop(self) -> None:
+        """Connections live in one event loop; what another one did with them would break both."""
+        if self._loop is not None:
+            raise RuntimeError(
+                f"queue {self.keys.queue!r} is in use in another event loop: close it there first, make one "
+                "for each asyncio.run, or use SyncQueue; in a thread use asyncio.run_coroutine_threadsafe"
+            )
+        self._loop = asyncio.get_running_loop()
+
+    async def delete_all(self, but: Collection[str] = ()) -> None:
+        """Delete every key of the queue, `but` these."""
         cursor = 0
         while True:
             cursor, keys = await self.command("SCAN", cursor, "MATCH", self.keys["*"], "COUNT", 1000)
-            if keys:
-                await self.command("UNLINK", *keys)
+            if doomed := [key for key in keys if key not in but]:
+                await self.command("UNLINK", *doomed)
             if cursor == 0:
                 return
 
@@ -217,6 +253,7 @@ class Connection:
         """Close the connections."""
         await self.listener.close()
         await self.client.aclose()
+        self._turns, self._loop = asyncio.Semaphore(self._most), None
 
 
 def _settings(given: RedisLike) -> tuple[tuple[type, dict[str, Any]], int]:
@@ -235,7 +272,7 @@ def _settings(given: RedisLike) -> tuple[tuple[type, dict[str, Any]], int]:
         "socket_connect_timeout": CONNECT_TIMEOUT,
     }
     most = pool.max_connections if pool.max_connections < 2**31 else MOST_CONNECTIONS
-    return (_packed_by_hiredis(pool.connection_class), pool.connection_kwargs | ours), most  # type: ignore[arg-type]
+    return (pool.connection_class, pool.connection_kwargs | ours), most
 
 
 def _pool(url: str) -> redis.asyncio.ConnectionPool:
@@ -249,21 +286,3 @@ def _pool(url: str) -> redis.asyncio.ConnectionPool:
             "unix:///path (in a password write '@' as %40, '/' as %2F, '#' as %23, '?' as %3F)"
         ) from None
     return pool
-
-
-@cache
-def _packed_by_hiredis(connection_class: type) -> type:
-    """The connection class with commands packed in C: the asyncio client of redis-py does it in Python,
-    argument by argument, and a trip of the pump has a hundred arguments."""
-
-    class Packed(connection_class):  # type: ignore[misc]
-        def pack_command(self, *words: Any) -> list[bytes]:
-            return [hiredis.pack_command((*words[0].split(), *words[1:]))]
-
-    return Packed
-
-
-def _single(pool: redis.asyncio.ConnectionPool) -> redis.asyncio.Redis:
-    client = redis.asyncio.Redis(connection_pool=pool, single_connection_client=True)
-    client.auto_close_connection_pool = True
-    return client

@@ -46,7 +46,7 @@ class Listener:
         """An event that is set whenever the job may have ended from now on."""
         heard = asyncio.Event()
         if self._task is None or self._task.done():
-            self._client = self._client or self._connection.open_client(single=True)
+            self._client = self._client or self._connection.open_client()
             position = await last_position(self._connection)
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._read(position), name="qlab-events")

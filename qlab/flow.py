@@ -101,7 +101,7 @@ class FlowProducer:
                 "another job_id or remove that job first; nothing was stored"
             )
         if reply == "duplicate":
-            if root.is_duplicate(first, 1):
+            if root.is_duplicate(first):
                 record = await read_record(connections[0], first)
                 record = record or JobRecord(first, root.name, root.data, birth=births[0])
                 return JobNode(Job(record, connections[0], duplicate=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from qlab.errors import PayloadError
@@ -116,11 +116,11 @@ def _with_parent(job: NewJob, given: _Given, nodes: list[Node], on_child_failure
     if given.parent is None:
         if policy is not None:
             raise ValueError("on_failure says what a failure does to the parent; the root has none")
-        return replace(job, options=job.options | {"parent": ""}) if given.value.get("children") else job
+        return job._replace(options=job.options | {"parent": ""}) if given.value.get("children") else job
     if job.deduplicate is not None:
         raise ValueError("deduplicate belongs to the root: a child that is left out could never end")
     policy = on_child_failure if policy is None else _check_policy(policy, "on_failure")
-    return replace(job, options=job.options | {"parent": nodes[given.parent].name, "on_failure": policy})
+    return job._replace(options=job.options | {"parent": nodes[given.parent].name, "on_failure": policy})
 
 
 def _check_policy(policy: Any, what: str) -> str:

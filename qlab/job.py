@@ -24,6 +24,7 @@ class JobRecord(NamedTuple):
     data: str
     state: str = "waiting"
     birth: str = ""
+    added_at: int | None = None
     attempts: int = 1
     attempts_made: int = 0
     stalled_counter: int = 0
@@ -39,7 +40,6 @@ class JobRecord(NamedTuple):
     on_failure: str | None = None
     keep_completed: str | None = None
     keep_failed: str | None = None
-    added_at: int | None = None
     processed_at: int | None = None
     finished_at: int | None = None
     return_value: str | None = None

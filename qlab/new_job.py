@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import secrets
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from qlab import payload, retention
 from qlab.errors import PayloadError
@@ -33,8 +33,7 @@ class Deduplicate:
             raise ValueError("ttl of a deduplication must be more than 0 seconds")
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
+class NewJob(NamedTuple):
     """A job that has been checked but not yet added."""
 
     id: str
@@ -75,25 +74,23 @@ class NewJob:
             )
         if deduplicate is not None and not isinstance(deduplicate, Deduplicate):
             raise ValueError(f"deduplicate must be a Deduplicate(key, ttl), not {deduplicate!r}")
-        options = {
-            "attempts": _within(attempts, "attempts (the first run counts)", 1, 2**31),
-            "priority": None if priority is None else _within(priority, "priority", 1, MAX_PRIORITY),
-            "backoff": backoff.encode() if backoff else None,
-            "timeout": None if timeout is None else _limit(timeout),
-            "keep_completed": retention.encode(remove_on_complete),
-            "keep_failed": retention.encode(remove_on_fail),
-        }
-        if attempts == 1:
-            del options["attempts"]
-        return cls(
-            id=secrets.token_hex(8) if job_id is None else check_job_id(job_id),
-            own_id=job_id is not None,
-            name=name,
-            data=payload.encode(data, limit=max_data),
-            delay=milliseconds(delay, "delay"),
-            deduplicate=deduplicate,
-            options={key: value for key, value in options.items() if value is not None},
-        )
+        options: dict[str, Any] = {}  # only what was given: it is checked, sent and stored
+        if _within(attempts, "attempts (the first run counts)", 1, 2**31) != 1:
+            options["attempts"] = attempts
+        if priority is not None:
+            options["priority"] = _within(priority, "priority", 1, MAX_PRIORITY)
+        if backoff is not None:
+            options["backoff"] = backoff.encode()
+        if timeout is not None:
+            options["timeout"] = _limit(timeout)
+        if remove_on_complete is not None:
+            options["keep_completed"] = retention.encode(remove_on_complete)
+        if remove_on_fail is not None:
+            options["keep_failed"] = retention.encode(remove_on_fail)
+        own_id = job_id is not None
+        job_id = check_job_id(job_id) if own_id else os.urandom(8).hex()
+        text, ms = payload.encode(data, limit=max_data), milliseconds(delay, "delay")
+        return cls(job_id, own_id, name, text, ms, deduplicate, options)
 
     @classmethod
     def for_tick(cls, schedule_id: str, tick: int, name: str, data: str, options: dict[str, Any]) -> NewJob:
@@ -112,18 +109,16 @@ class NewJob:
         priority = self.options.get("priority", "")
         return [self.id, self.delay, priority, key, ttl, len(fields), *fields]
 
-    def is_duplicate(self, job_id: str, was_there: int) -> bool:
-        """What the script's answer means: an id that was made here and was there already is our own command,
-        repeated by something in between."""
-        return bool(was_there) and (self.own_id or job_id != self.id)
+    def is_duplicate(self, job_id: str) -> bool:
+        """What it means that job `job_id` was there already: an id that was made here is there by our own
+        command, repeated by something in between."""
+        return self.own_id or job_id != self.id
 
     def record(self, birth: str, now: str = "") -> JobRecord:
         """What the job's hash holds right after the add; `now` (ms) is the clock that a test gave."""
         state = "delayed" if self.delay else "prioritized" if "priority" in self.options else "waiting"
         added_at = int(now or birth.partition("-")[0])
-        return JobRecord(
-            self.id, self.name, self.data, state=state, birth=birth, added_at=added_at, **self.options
-        )
+        return JobRecord(self.id, self.name, self.data, state, birth, added_at, **self.options)
 
 
 OPTIONS = [

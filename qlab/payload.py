@@ -12,6 +12,7 @@ from qlab.errors import PayloadError
 DEFAULT_LIMIT = 64 * 1024
 _MAX_TEXT = 16_000
 _STRICT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_DECODER = json.JSONDecoder()
 
 
 def encode(value: Any, *, what: str = "data", limit: int = DEFAULT_LIMIT) -> str:
@@ -21,7 +22,7 @@ def encode(value: Any, *, what: str = "data", limit: int = DEFAULT_LIMIT) -> str
     list, a key 1 becomes "1").
     """
     text = encode_result(value, what=what, limit=limit)
-    if json.loads(text) != value:
+    if _DECODER.raw_decode(text)[0] != value:
         raise PayloadError(
             f"{what} would arrive changed: JSON turns tuples into lists and keys into strings; "
             "use lists and string keys"
@@ -51,7 +52,7 @@ def encode_result(value: Any, *, what: str = "result", limit: int = DEFAULT_LIMI
 
 def decode(text: str) -> Any:
     """The value of a text made by `encode`."""
-    return json.loads(text)
+    return _DECODER.decode(text)
 
 
 def error_text(error: BaseException) -> str:

@@ -73,8 +73,8 @@ class Pump:
         self.tick_due = asyncio.Event()
         """Set when a schedule ticks; see qlab.schedule."""
         self._timers: list[asyncio.TimerHandle] = []
-        self._client = connection.open_client(single=True)
-        self._blocker = connection.open_client(single=True)
+        self._client = connection.open_client()
+        self._blocker = connection.open_client()
         self._watching: asyncio.Task[None] | None = None
 
     @property

@@ -85,7 +85,7 @@ class Queue:
         without one a job comes before all that have one. A `job_id` that is already in the queue adds
         nothing: the handle's `duplicate` is then True and it shows the job that is there; so it is with
         `deduplicate`. Neither is an idempotency key: once that job is removed, the id is free again.
-        `remove_on_complete` and `remove_on_fail` say what is kept once it has ended, of all that ended so: True
+        `remove_on_complete` and `remove_on_fail` say what is kept when it ends, of all that ended so: True
         removes this one at once, a number or Keep trims them to that, False trims none; see Keep.
 
         Raises PayloadError or ValueError for a bad job, RedisUnavailable at once if Redis is away.
@@ -118,14 +118,16 @@ class Queue:
     async def _add(self, new: list[NewJob]) -> list[Job]:
         words = [word for one in new for word in one.arguments()]
         replies = await self.connection.call("add_jobs", words)
-        jobs = []
-        for one, (job_id, birth, duplicate) in zip(new, replies, strict=True):
-            if one.is_duplicate(job_id, duplicate):
+        now, jobs = self.connection.now(), []
+        for one, reply in zip(new, replies, strict=True):
+            added = isinstance(reply, str)
+            job_id, birth = (one.id, reply) if added else reply
+            if not added and one.is_duplicate(job_id):
                 record = await read_record(self.connection, job_id)
                 record = record or JobRecord(job_id, one.name, one.data, birth=birth)
                 jobs.append(Job(record, self.connection, duplicate=True))
             else:
-                jobs.append(Job(one.record(birth, self.connection.now()), self.connection))
+                jobs.append(Job(one.record(birth, now), self.connection))
         return jobs
 
     async def get_job(self, job_id: str) -> Job | None:
@@ -268,10 +270,14 @@ class Queue:
             raise QueueBusy(
                 f"queue {self.name!r} has {active} active jobs; close its workers first (it is paused now)"
             )
+        await self._clean_all()
+        await self.connection.delete_all(but=[self.keys[state] for state in STATES])
+        await self._clean_all()  # what was added meanwhile is there as a whole, or goes as a whole
+
+    async def _clean_all(self) -> None:
         for state in ("waiting-children", *STATES):  # parents first, so that no child releases one of them
             if state != "active":
                 await self.clean(state)
-        await self.connection.delete_all()
 
 
 def _known(state: str) -> str:

@@ -43,7 +43,7 @@ class QueueEvents:
                 f"since must be the id of an event, as in '1718000000000-0', or '0', not {since!r}"
             )
         self._connection = Connection(name, redis, prefix)
-        self._client = self._connection.open_client(single=True)
+        self._client = self._connection.open_client()
         self._position = since
 
     async def start(self) -> Self:

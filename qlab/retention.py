@@ -36,11 +36,9 @@ FAILED = Keep().encode()
 """Default for failed jobs: a dead letter is never trimmed silently."""
 
 
-def encode(remove: bool | int | Keep | None) -> str | None:
+def encode(remove: bool | int | Keep) -> str:
     """`remove_on_complete` or `remove_on_fail` as stored: True removes at once, False keeps all, a number
-    keeps that many, None leaves the default."""
-    if remove is None:
-        return None
+    keeps that many."""
     if isinstance(remove, Keep):
         return remove.encode()
     if isinstance(remove, bool):

@@ -82,8 +82,8 @@ class SyncQueue:
         except NoScriptError:
             replies = self._run("EVAL", one.source, *words)
         return [
-            Added(job_id, job.is_duplicate(job_id, duplicate))
-            for job, (job_id, _, duplicate) in zip(new, replies, strict=True)
+            Added(job.id, False) if isinstance(reply, str) else Added(reply[0], job.is_duplicate(reply[0]))
+            for job, reply in zip(new, replies, strict=True)
         ]
 
     def _run(self, *words: Any) -> Any:

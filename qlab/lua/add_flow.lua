@@ -51,7 +51,7 @@ for _, one in ipairs(jobs) do
     wait_for_children(one)
   else
     local priority = one.priority ~= '' and one.priority or nil
-    births[#births + 1] = enqueue(one.id, one.delay, at, priority, one.fields)[2]
+    births[#births + 1] = enqueue(one.id, one.delay, at, priority, unpack(one.fields))
     wake_if_work(at)
   end
 end

@@ -3,14 +3,14 @@
 -- ARGV now
 -- then for each job: id, delay in ms, priority or '', deduplication key or '', its ms, number of fields and
 -- values, and these
--- Returns for each job {id, birth, 1 if it (or one with its deduplication key) was there already}.
+-- Returns for each job its birth, or {id, birth} of the one that was there (or has its deduplication key) already.
 
 local at, replies, i = now_ms(now), {}, 2
 while ARGV[i] do
   local id, delay, priority, key, n = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3], tonumber(ARGV[i + 5])
   local other = key ~= '' and taken_by_another(key, ARGV[i + 4], id)
-  local fields = {unpack(ARGV, i + 6, i + 5 + n)}
-  replies[#replies + 1] = other or enqueue(id, delay, at, priority ~= '' and priority or nil, fields)
+  replies[#replies + 1] = other
+    or enqueue(id, delay, at, priority ~= '' and priority or nil, unpack(ARGV, i + 6, i + 5 + n))
   i = i + 6 + n
 end
 wake_if_work(at)

@@ -6,5 +6,5 @@
 local function taken_by_another(key, ttl, id)
   if redis.call('SET', deduplication .. ':' .. key, id, 'NX', 'PX', ttl) then return nil end
   local first = redis.call('GET', deduplication .. ':' .. key)
-  return {first, redis.call('HGET', job .. first, 'birth') or '', 1}
+  return {first, redis.call('HGET', job .. first, 'birth') or ''}
 end

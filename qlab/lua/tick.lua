@@ -12,7 +12,7 @@ end
 local at, i = now_ms(now), 6
 while ARGV[i] do
   local n = tonumber(ARGV[i + 5])
-  enqueue(ARGV[i], 0, at, ARGV[i + 2] ~= '' and ARGV[i + 2] or nil, {unpack(ARGV, i + 6, i + 5 + n)})
+  enqueue(ARGV[i], 0, at, ARGV[i + 2] ~= '' and ARGV[i + 2] or nil, unpack(ARGV, i + 6, i + 5 + n))
   redis.call('HINCRBY', schedule .. ':' .. id, 'count', 1)
   i = i + 6 + n
 end

@@ -7,7 +7,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from qlab.embedded import ServerError, create_database, drop_database, rundir, start
+from qlab.embedded import ServerError, create_database, drop_database, rundir, start, valkey
 
 EMBEDDED = ["valkey", "postgres"]
 
@@ -106,3 +106,17 @@ def test_databases_are_made_from_a_template_and_dropped_while_in_use(pg_dsn):
         with pytest.raises(psycopg.OperationalError):
             connection.execute("SELECT 1")
     drop_database(os.environ["QLAB_PG_DSN"], name)  # none there: nothing happens
+
+
+def test_the_allocator_of_valkey_keeps_its_free_pieces(monkeypatch, short_folder):
+    """Without that a command takes the longer the more jobs there are: docs/performance.md."""
+    environments = []
+
+    def spawn(*_, environment, **__):
+        environments.append(environment)
+        raise ServerError("seen enough")
+
+    monkeypatch.setattr(valkey, "spawn", spawn)
+    with pytest.raises(ServerError, match="seen enough"):
+        valkey.start(short_folder / "valkey")
+    assert environments[0]["GLIBC_TUNABLES"] == "glibc.malloc.tcache_count=60000"

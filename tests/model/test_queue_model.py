@@ -27,9 +27,9 @@ PRIORITIES = st.sampled_from([None, None, 1, 2, 7])
 class QueueMachine(RuleBasedStateMachine):
     """Two workers that are only numbers: their trips are calls of the scripts that a Worker makes.
 
-    Where a handler runs (on the loop, in a thread, in a process of its own) is nothing to this model: each of them
-    ends in one of the settlements below, made by `qlab.execute` alone. What only a process can do, such as to die,
-    becomes a failure there (tests/redis/test_sandbox.py).
+    Where a handler runs (on the loop, in a thread, in a process of its own) is nothing to this model: each
+    ends in one of the settlements below, made by `qlab.execute` alone. What only a process can do, such as to
+    die, becomes a failure there (tests/redis/test_sandbox.py).
     """
 
     def __init__(self):

@@ -85,7 +85,7 @@ def test_a_queue_of_another_event_loop_is_refused_in_our_words(redis_url, prefix
     done = subprocess.run(
         [sys.executable, "-c", SECOND_LOOP, redis_url, prefix], capture_output=True, text=True, check=True
     )
-    assert done.stdout.startswith("queue 'q' was used in another event loop before: make it anew in each")
+    assert done.stdout.startswith("queue 'q' is in use in another event loop: close it there first")
 
 
 async def test_a_job_that_is_gone_is_never_waited_for(queue, redis):

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from qlab import DelayedError, JobFailed, Queue, QueueBusy, RateLimitError
-from tests.redis.queue_state import members, until
+from tests.redis.queue_state import check_invariants, members, until
 
 
 async def echo(job):
@@ -202,6 +202,25 @@ async def test_an_obliterated_queue_leaves_no_key(queue, redis, redis_url, prefi
             await other.add("a", **options)
         await other.obliterate()
         assert [key async for key in redis.scan_iter(other.keys["*"])] == []
+
+
+async def test_what_is_added_while_a_queue_is_obliterated_is_whole_or_gone(queue, redis):
+    """Half a job would be the worst: its id is taken, and it never runs."""
+    added, stop = [], False
+
+    async def keep_adding():
+        while not stop:
+            added.append(await queue.add("a", delay=60 * (len(added) % 2)))
+
+    adding = asyncio.create_task(keep_adding())
+    try:
+        for _ in range(20):
+            await queue.obliterate()
+    finally:
+        stop = True
+        await adding
+    assert len(added) > 20
+    await check_invariants(redis, queue.keys)
 
 
 async def test_a_queue_with_active_jobs_is_not_obliterated(queue, start_worker):

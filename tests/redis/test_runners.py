@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from qlab import Backoff, JobFailed
+from qlab import Backoff, JobFailed, Queue
 from tests.redis import sandbox_handlers as handlers
 from tests.redis.queue_state import until
 
@@ -120,6 +120,35 @@ async def test_a_backoff_that_cannot_be_read_fails_no_runner(queue, redis, start
     with pytest.raises(JobFailed, match="OSError: down"):
         await job.wait_until_finished(5)
     assert (await job.refresh()).attempts_made == 2
+
+
+async def test_a_thread_with_an_event_loop_of_its_own_does_not_break_the_worker(queue, start_worker):
+    """`asyncio.run` in a plain `def`: the connections of the worker's loop must not be used there."""
+    loop = asyncio.get_running_loop()
+
+    def handler(job):
+        if job.name == "wrong":
+            asyncio.run(job.update_progress(50))
+        asyncio.run_coroutine_threadsafe(job.update_progress(job.data), loop).result()
+
+    worker = await start_worker(handler)
+    for n in range(3):
+        with pytest.raises(JobFailed, match="RuntimeError: queue 'q' is in use in another event loop"):
+            await (await queue.add("wrong")).wait_until_finished(5)
+        job = await queue.add("right", n)
+        await job.wait_until_finished(5)
+        assert (await job.refresh()).progress == n
+    await worker.close()
+
+
+async def test_a_queue_that_was_closed_may_be_used_in_another_event_loop(redis_url, prefix):
+    queue = Queue("q", redis_url, prefix=prefix)
+
+    async def add(n):
+        async with queue:
+            return (await queue.add("a", n)).data
+
+    assert [await asyncio.to_thread(asyncio.run, add(n)) for n in range(3)] == [0, 1, 2]
 
 
 async def test_h21_c_a_thread_that_passes_its_limit_holds_up_nobody(queue, start_worker, caplog):

@@ -71,3 +71,7 @@ async def sleep_and_charge(world: World) -> None:
 
 async def use_a_thread(world: World) -> None:
     await asyncio.to_thread(len, "x")
+
+
+async def return_at_once(world: World) -> None:
+    pass

@@ -332,7 +332,7 @@ async def test_no_server_process_socket_or_thread_is_left():
                 await explore(lab, [charging(wrong.charge_first)], charged(), isolate=isolate)
             gc.collect()
             open_after.append(_open_files())
-        assert open_after[0] == open_after[1]
+        assert open_after[1] <= open_after[0]  # fewer: something older was given back meanwhile
         assert [one.name for one in folder.iterdir() if one.name.startswith(("actor", "work"))] == []
     assert _mine() == processes
     assert threading.active_count() == threads

@@ -123,6 +123,8 @@ def _act(handler: Any, request: dict[str, Any]) -> None:
     OWNER.set(loop.owner)
     asyncio.set_event_loop(loop)
     loop.say({"ended": loop.run_until_complete(how_it_ends(handler, world))})
+    while control.recv(65536):  # to hang up first could cost the parent these last words
+        pass
 
 
 def _read_everything() -> None:
@@ -166,6 +168,9 @@ def main(descriptor: int) -> None:
                 else:
                     _act(handlers[request["fork"]], request)
             os._exit(0)
+        if "end" in request:
+            with contextlib.suppress(ChildProcessError):  # it is not kept for us, but waited for
+                os.waitpid(pid, 0)
         reply({"pid": pid})
 
 

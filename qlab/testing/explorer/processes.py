@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import itertools
 import json
 import os
 import pickle
@@ -30,7 +29,7 @@ from qlab.testing.explorer.rules import Actor
 
 _FIRST_UID, _UIDS = 55_000, 5_000
 """User ids of actors when we are root and none is given: nobody's on an ordinary system."""
-_started = itertools.count()
+_CLAIM = b"\0qlab-explorer-user-"
 _START = 60.0  # seconds
 
 
@@ -38,9 +37,10 @@ class Nursery:
     """The process that actors are forked from. Raises ExplorerError when it cannot load a handler."""
 
     def __init__(self, actors: tuple[Actor, ...], uid: int | None) -> None:
-        self.uid = uid if uid is not None or os.geteuid() != 0 else _own_uid()
         self._folder: Path | None = None
         handlers = {actor.name: _pickled(actor) for actor in actors}
+        self._claim = None if uid is not None or os.geteuid() != 0 else _claim_user()
+        self.uid = uid if self._claim is None else int(self._claim.getsockname()[len(_CLAIM) :])
         ours, theirs = socket.socketpair()
         ours.settimeout(_START)
         self._control, self._lines = ours, ours.makefile("rb")
@@ -99,11 +99,24 @@ class Nursery:
         self._process.kill()
         self._process.wait()
         self._forget_folder()
+        if self._claim is not None:
+            self._claim.close()
 
 
-def _own_uid() -> int:
-    """One that no other exploration has now: at the end of one, everything of its user is killed."""
-    return _FIRST_UID + (os.getpid() * 7 + next(_started)) % _UIDS
+def _claim_user() -> socket.socket:
+    """A user id that no other exploration has now: at the end of one, everything of its user is killed.
+
+    It is claimed by a name that the system gives to one socket at a time and takes back when that is closed.
+    """
+    for uid in range(_FIRST_UID, _FIRST_UID + _UIDS):
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(_CLAIM + str(uid).encode())
+        except OSError:  # somebody else has it
+            claim.close()
+        else:
+            return claim
+    raise ExplorerError(f"isolate=True: {_UIDS} explorations run already, give this one a user: uid=")
 
 
 def _pickled(actor: Actor) -> str:
@@ -126,6 +139,7 @@ class ForkedDelivery(Delivery):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.pid = 0
+        self._process: int | None = None
         self.next_timer: float | None = None
         self._given = 1
         self._rested = 0
@@ -153,19 +167,24 @@ class ForkedDelivery(Delivery):
         self.pid = nursery.fork(self.chain, world, control, self.loop.now)
         if hasattr(os, "pidfd_open"):  # elsewhere the end of its control socket is the end of it
             with contextlib.suppress(ProcessLookupError):
-                descriptor = os.pidfd_open(self.pid)
-                self.loop.add_reader(descriptor, self._exited, descriptor)
+                self._process = os.pidfd_open(self.pid)
+                self.loop.add_reader(self._process, self._exited)
 
-    def _exited(self, descriptor: int) -> None:
-        self.loop.remove_reader(descriptor)
-        os.close(descriptor)
+    def _exited(self) -> None:
+        self._forget_process()
         self.loop.call_soon(self._hang_up)  # after its last words, which are read in this round
+
+    def _forget_process(self) -> None:
+        if self._process is not None:
+            self.loop.remove_reader(self._process)
+            os.close(self._process)
+            self._process = None
 
     def _hang_up(self) -> None:
         if self._control is not None:
             self._control.transport.abort()
         elif not self._ended:  # it never came to say anything
-            self._ended = self.dead = True
+            self._ended, self.dead, self.pid = True, True, 0
             self.loop.end(self)
 
     def busy(self) -> None:
@@ -203,7 +222,9 @@ class ForkedDelivery(Delivery):
                 elif "ended" in message:
                     self._said_how = True
                     self._error = None if message["ended"] is None else str(message["ended"])[:120]
-        self._kill()  # what it has started
+                    break
+        self._kill()  # it and what it has started
+        self._forget_process()
         self._ended, self._control, self.pid = True, None, 0
         self.dead = self.dead or not self._said_how  # it died by itself, without a word
         writer.transport.abort()

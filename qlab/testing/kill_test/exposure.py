@@ -40,7 +40,7 @@ async def _measure(url: str, seconds: float) -> dict[str, Any]:
                 added += 1
 
         adding = asyncio.create_task(add())
-        client = queue.connection.open_client(single=True)
+        client = queue.connection.open_client()
         while not adding.done():
             begin, before = time.monotonic(), added
             await queue.connection.command("INCR", queue.keys["probe"], on=client)
