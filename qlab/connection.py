@@ -58,14 +58,10 @@ class Client(redis.asyncio.Redis):
     """A client that only sends and reads. redis-py packs commands in Python and puts a pool's lock, retries,
     events and timings around each, of which nothing is used here: more work than the rest of an add."""
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self._free: list[Any] = []
-
     async def execute_command(self, *words: Any, **options: Any) -> Any:
         """The answer to one command. A connection whose answer was not read to its end is closed."""
         pool: Any = self.connection_pool
-        link = self._free.pop() if self._free else await pool.get_connection()
+        link = pool.get_available_connection()
         try:
             if link.should_reconnect() or (link.is_connected and await link.can_read()):
                 await link.disconnect()  # the server has closed it, or is about to
@@ -75,15 +71,9 @@ class Client(redis.asyncio.Redis):
             if not isinstance(error, ResponseError):
                 await link.disconnect(nowait=True)
             raise
-        finally:
-            self._free.append(link)
-
-    async def close_idle(self) -> None:
-        """Close the connections that have no command on its way; the next command opens a new one."""
-        pool: Any = self.connection_pool
-        while self._free:
-            await pool.release(self._free.pop())
-        await pool.disconnect(inuse_connections=False)
+        finally:  # pool.release, without its lock and its statistics
+            pool._in_use_connections.remove(link)
+            pool._available_connections.append(link)
 
 
 class Connection:
@@ -163,7 +153,7 @@ class Connection:
             if not refuses_for_now(error):
                 raise
             # After a failover the address may name another server; this connection would stay with the old.
-            await (on or self.client).close_idle()
+            await (on or self.client).connection_pool.disconnect(inuse_connections=False)
             raise self.unavailable(error) from error
 
     def _enter_loop(self) -> None:

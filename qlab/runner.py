@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import os
+import re
 import signal
 import sys
 import threading
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,7 +31,7 @@ def load(spec: str) -> Worker:
     The current directory is searched first. Raises SpecError.
     """
     module_name, colon, attribute = spec.partition(":")
-    if not (module_name and colon and attribute):
+    if not (re.fullmatch(r"\w+(\.\w+)*", module_name) and colon and attribute):
         raise SpecError(
             f"{spec!r}: write module:attribute, for example tasks:worker for `worker` in tasks.py"
         )
@@ -35,17 +39,34 @@ def load(spec: str) -> Worker:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
+        with _refusals_in_a_sentence():
+            module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and not (module_name + ".").startswith(error.name + "."):
             raise
         raise SpecError(f"there is no module {module_name!r} here ({here}) or on the Python path") from None
-    except AttributeError:
-        raise SpecError(f"module {module_name!r} has no attribute {attribute!r}") from None
-    worker = found() if callable(found) and not isinstance(found, Worker) else found
+    if not hasattr(module, attribute):
+        raise SpecError(f"module {module_name!r} has no attribute {attribute!r}")
+    found = getattr(module, attribute)
+    with _refusals_in_a_sentence():
+        worker = found() if callable(found) and not isinstance(found, Worker) else found
     if not isinstance(worker, Worker):
         raise SpecError(f"{spec!r} is a {type(worker).__name__}, not a qlab.Worker")
     return worker
+
+
+@contextlib.contextmanager
+def _refusals_in_a_sentence() -> Iterator[None]:
+    """What this library refused to the program (a bad option, a bad URL); other errors stay as they are."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        *frames, last = traceback.extract_tb(error.__traceback__)
+        library = str(Path(__file__).parent)
+        callers = [one for one in frames if not one.filename.startswith((library, "<frozen"))]
+        if not callers or not last.filename.startswith(library):
+            raise
+        raise SpecError(f"{Path(callers[-1].filename).name}, line {callers[-1].lineno}: {error}") from None
 
 
 def run(spec: str, close_timeout: float | None = None) -> int:

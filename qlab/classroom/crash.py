@@ -107,6 +107,7 @@ class CrashBench(widgets.VBox):
             return
         finally:
             self._enable(True)
+            self.start.focus()  # a browser takes the focus away from a button that is disabled
         charges = run.count("effect")
         self.charges[order, point] = charges
         verdict = "crash.right" if guess == charges else "crash.wrong"
@@ -133,8 +134,8 @@ class CrashBench(widgets.VBox):
             button.description = _choice(name == self.order, text(f"crash.orders.{name}"))
         for name, button in self.points.items():
             here = name == self.point
-            button.description = text("crash.crash_chosen" if here else "crash.crash_here")
-            button.tooltip = text(f"crash.points.{name}")
+            where = text("crash.crash", point=text(f"crash.points.{name}"))  # no two buttons with one name
+            button.description = _choice(here, where)
         for number, button in self.guesses.items():
             button.description = _choice(number == self.guess, str(number))
         self.table.value = _table(self.charges)

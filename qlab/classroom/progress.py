@@ -13,6 +13,7 @@ import json
 import os
 import re
 import tempfile
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from typing import Any
 from .texts import load, text
 
 KINDS = ("run", "quiz", "guess")
+LINE = 100  # characters that a notebook shows beside each other
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -36,14 +38,17 @@ def home() -> Path:
 
 @dataclass(frozen=True)
 class Proof:
-    """One "Done khi" item proved by a run; shows itself as one line below the cell."""
+    """One "Done khi" item proved by a run; shows itself below the cell, in one line if that is short."""
 
     item: str
     evidence: Mapping[str, Any]
 
     def __repr__(self) -> str:
         facts = ", ".join(f"{key}={value!r}" for key, value in self.evidence.items())
-        return text("progress.proved", item=self.item, evidence=facts)
+        said = text("progress.proved", item=self.item, evidence=facts)
+        return textwrap.fill(
+            said, LINE, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
 
 
 class Progress:

@@ -184,13 +184,14 @@ class Recording:
         what = f"{lane} {kind}" if lane else kind
         return LabError(text("lab.not_seen", seconds=f"{waited:g}", what=what, seen=seen))
 
-    def timeline(self, title: str, *, renewals: Collection[str] = ()) -> Timeline:
+    def timeline(self, title: str, *, renewals: Collection[str] = (), job: int | None = None) -> Timeline:
         """The picture of what has been seen; ``title`` is one line.
 
         Renewals are drawn for the lanes named (``"AB"``): where they are not the point, a slow machine must
-        not add any to a stored picture.
+        not add any to a stored picture.  ``job=1`` leaves out what happened to other jobs than the first.
         """
         drawn = [event for event in self._events if event.kind != "renewed" or event.lane in renewals]
+        drawn = [event for event in drawn if job is None or event.job in (0, job)]
         return Timeline(drawn, title)
 
     def __repr__(self) -> str:

@@ -63,10 +63,11 @@ def test_lesson_03_runs_and_its_quiz_is_answered_by_clicks(open_notebook: Open):
 def crash_twice(bench: Locator) -> None:
     """The second press is the one that meets connections of the first."""
     for place, charges in ((1, 2), (0, 1)):
-        bench.get_by_role("button", name=re.compile("A chết ở đây")).nth(place).click()
+        bench.get_by_role("button", name=re.compile("A chết")).nth(place).click()
         bench.get_by_role("button", name=re.compile(f"^[○●] {charges}$")).click()
         bench.get_by_role("button", name="Chạy thật").click()
         expect(bench).to_contain_text(f"✓ Đúng như bạn đoán: {charges} lần.")
+        expect(bench.get_by_role("button", name="Chạy thật")).to_be_focused()
 
 
 def place_a_fault(bench: Locator) -> None:

@@ -105,6 +105,23 @@ async def test_while_it_runs_nothing_else_can_be_pressed() -> None:
     assert not widget.start.disabled
 
 
+def test_no_two_buttons_have_the_same_name() -> None:
+    widget = CrashBench(Bench().run, TARGETS)
+    buttons = [*widget.orders.values(), *widget.points.values(), *widget.guesses.values(), widget.start]
+    assert len({button.description.strip("○● ") for button in buttons}) == len(buttons) == 9
+
+
+async def test_after_a_run_the_keyboard_is_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    widget = CrashBench(Bench().run, TARGETS)
+    enabled_at_focus: list[bool] = []
+    monkeypatch.setattr(widget.start, "focus", lambda: enabled_at_focus.append(not widget.start.disabled))
+    widget.choose(point="before", guess=1)
+    widget.start.click()
+    assert widget.task is not None
+    await widget.task
+    assert enabled_at_focus == [True]
+
+
 async def test_a_press_in_another_thread_runs_on_the_loop_of_the_cell() -> None:
     """JupyterLab's subshells: there the lab's connections would belong to a different loop."""
     homes: list[asyncio.AbstractEventLoop] = []

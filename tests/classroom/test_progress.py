@@ -33,6 +33,14 @@ def test_the_proof_shows_a_line_that_depends_on_the_evidence_alone(folder: Path)
     assert "charges=2" in first
 
 
+def test_a_proof_with_much_evidence_takes_more_lines_and_says_the_same(folder: Path):
+    evidence = {f"figure_{number}": number for number in range(20)}
+    lines = repr(Progress(folder).prove("D03", evidence)).splitlines()
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 100
+    assert all(f"figure_{number}={number}" in " ".join(lines) for number in range(20))
+
+
 @pytest.mark.parametrize(
     ("item", "evidence", "says"),
     [

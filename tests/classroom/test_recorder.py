@@ -149,3 +149,16 @@ async def test_processes_and_the_provider_are_witnesses_too(redis: redis_async.R
     assert (run.events[0].kind, run.events[0].note, run.events[0].at) == ("died", "SIGKILL", 1.5)
     assert run.elapsed > 0
     assert repr(run).startswith("Recording({'runs': 0,")
+
+
+async def test_a_picture_can_leave_out_what_happened_to_other_jobs(
+    redis: redis_async.Redis, prefix: str, queue: Queue
+) -> None:
+    async with recorded(redis, prefix) as run, Worker("watched", done, prefix=prefix, name="A"):
+        for _ in range(2):
+            await (await queue.add("x")).wait_until_finished(10)
+        run.witness("died", "A", "SIGKILL", 0.0)
+        await run.seen("completed", "A", times=2)
+    drawn = run.timeline("t", job=1).events
+    assert sorted({event.job for event in drawn}) == [0, 1]
+    assert [event.kind for event in drawn if event.job == 1] == ["added", "taken", "completed"]

@@ -170,6 +170,8 @@ async def test_h20_an_idle_process_ends_at_once(start_process, queue):
         ("nowhere:worker", "no module 'nowhere'"),
         ("jobs:nobody", "no attribute 'nobody'"),
         ("jobs:not_a_worker", "is a int, not a qlab.Worker"),
+        ("../jobs:worker", "write module:attribute"),
+        ("jobs:with_a_bad_option", ": concurrency must be a whole number from 1 to 100,000, not 0"),
     ],
 )
 async def test_a_wrong_place_for_the_worker_is_one_sentence(start_process, spec, sentence):

@@ -46,6 +46,10 @@ def plain_worker():
 
 
 not_a_worker = 7
+
+
+def with_a_bad_option():
+    return Worker("q", handler, concurrency=0)
 '''
 
 
