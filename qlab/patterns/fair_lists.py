@@ -15,6 +15,7 @@ a dispatcher may die at any time and several may run: the same entry is then pub
 """
 
 import asyncio
+import inspect
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -91,11 +92,13 @@ class FairLists:
         key = self._list(tenant)
         with explained():
             found = await self._redis.lindex(key, 0)
-        if found is None:  # another dispatcher was faster
-            return 0
-        number, _, text = _text(found).partition(" ")
-        await publish(Entry(tenant, f"fair-{self._name}-{number}", json.loads(text)))
         keys = {"list": key, "ring": self._base + "ring"}
+        if found is None:  # another dispatcher was faster, or the list was deleted: then the turn goes too
+            return int(await call(self._redis, "fair_done", keys, tenant=tenant, entry=""))
+        number, _, text = _text(found).partition(" ")
+        made = publish(Entry(tenant, f"fair-{self._name}-{number}", json.loads(text)))
+        if inspect.isawaitable(made):  # what a plain function published is published
+            await made
         return int(await call(self._redis, "fair_done", keys, tenant=tenant, entry=found))
 
     def _list(self, tenant: str) -> str:

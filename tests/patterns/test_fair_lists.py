@@ -110,3 +110,27 @@ async def test_bad_input_is_refused(lists, redis: Redis, prefix: str) -> None:
     async with Redis(host="127.0.0.1", port=1, retry=None) as away:
         with pytest.raises(RedisUnavailable, match="cannot reach Redis"):
             await FairLists(away, "mail").length("a")
+
+
+async def test_a_tenant_whose_list_was_deleted_takes_no_more_turns(lists, redis: Redis, prefix: str) -> None:
+    """Whoever removes a tenant deletes his list; the ring would name him for ever, and nobody else move."""
+    for tenant in ("gone", "a", "left"):
+        await lists.push(tenant, [1, 2])
+    await redis.delete(f"{prefix}:fair:{{mail}}:list:gone", f"{prefix}:fair:{{mail}}:list:left")
+    sink = Sink()
+    async with asyncio.timeout(30):
+        assert await lists.dispatch(sink, 10) == 2
+        assert await lists.dispatch(sink, 10) == 0
+    assert {entry.tenant for entry in sink.entries} == {"a"}
+    await ring_is_right(redis, prefix)
+    await lists.push("gone", [3])  # he comes back
+    assert await lists.dispatch(sink, 10) == 1
+    await ring_is_right(redis, prefix)
+
+
+async def test_what_a_plain_function_published_is_published(lists, redis: Redis, prefix: str) -> None:
+    await lists.push("a", [1, 2])
+    seen: list[Any] = []
+    assert await lists.dispatch(lambda entry: seen.append(entry.data), 10) == 2
+    assert seen == [1, 2]
+    assert await lists.length("a") == 0
