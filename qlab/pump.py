@@ -1,7 +1,8 @@
 """The pump: one loop, one script. Each trip settles what has ended and takes what there is room for.
 
 What ends while a trip is on its way makes up the next trip, so batches form by themselves under load
-(group commit without a timer) and a lone job still goes out at once.
+(group commit without a timer) and a lone job still goes out at once. A worker with many slots has two such
+loops, each trip for half of the slots: while the server works for one half, the jobs of the other half run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from qlab.connection import Connection
+from qlab.connection import Client, Connection
 from qlab.errors import LockLost, RedisUnavailable, SchemaMismatch
 from qlab.execute import Settlement, put_back
 from qlab.hooks import Hooks
@@ -35,11 +36,24 @@ MOST = 1000
 """Jobs that one trip settles or takes at most."""
 
 
+TWO_LANES = 8
+"""Slots from which on two trips may be on their way at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Trip:
     number: int
     settlements: list[Settlement]
     want: int
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Where one trip at a time is on its way; the server remembers the last one of each lane."""
+
+    name: str
+    client: Client
+    trip: _Trip | None = None
 
 
 class Pump:
@@ -66,14 +80,15 @@ class Pump:
         self._running = 0
         self._alone = False
         self._ended: list[Settlement] = []
-        self._trip: _Trip | None = None
         self._number = 0
         self._look = True
         self._kick = asyncio.Event()
         self.tick_due = asyncio.Event()
         """Set when a schedule ticks; see qlab.schedule."""
         self._timers: list[asyncio.TimerHandle] = []
-        self._client = connection.open_client()
+        names = ("", "b") if concurrency >= TWO_LANES else ("",)
+        self._lanes = [_Lane(name, connection.open_client()) for name in names]
+        self._failures, self._reported = 0, False
         self._blocker = connection.open_client()
         self._watching: asyncio.Task[None] | None = None
 
@@ -124,48 +139,67 @@ class Pump:
 
     async def run(self) -> None:
         """Pump until `stop_taking` was called and everything is settled."""
+        loops = [asyncio.create_task(self._pump(lane), name="qlab-lane") for lane in self._lanes]
+        try:
+            await asyncio.gather(*loops)
+        finally:
+            await end(loops)
+
+    async def _pump(self, lane: _Lane) -> None:
+        """The first lane goes on to the end, and alone, so that jobs are given back in their order."""
         failures = 0
-        while self.taking or not self.idle:
-            if not (self._look or self._ended or self._trip):
+        while self.taking or (not self.idle and (lane.trip or lane is self._lanes[0])):
+            if not (self._look or self._ended or lane.trip):
                 await self._wait()
                 continue
             try:
-                await self.step()
+                await self._step(lane, -(-self._concurrency // len(self._lanes)))
                 failures = 0
             except (RedisUnavailable, ResponseError, RedisError) as error:
-                self._report(error, failures)
+                self._report(error)
                 failures += 1
                 await pause(failures)
+        self._kick.set()  # the other lane may wait for what happened in this one
 
     async def step(self) -> int:
         """Make one trip; return how many jobs it took. A trip that got no reply is made again as it was."""
+        return await self._step(self._lanes[0], MOST)
+
+    async def _step(self, lane: _Lane, most: int) -> int:
         if self._limiter is not None:
             await self._limiter.store(self._connection)
             self._limiter = None
-        if self._trip is None:
+        if lane.trip is None:
             self._number += 1
-            self._trip = _Trip(self._number, self._ended[:MOST], min(self._room(), MOST))
-            self._ended, self._look = self._ended[MOST:], False
-        trip = self._trip
+            settling, self._ended = self._ended[:MOST], self._ended[MOST:]
+            lane.trip = _Trip(self._number, settling, min(self._room(len(settling)), most, MOST))
+            self._look = False
+        trip, failures = lane.trip, self._failures
         due, outcomes, taken, tick = await self._connection.call(
             "settle_and_take", [word for one in trip.settlements for word in one],
-            on=self._client, token=self._token, worker=self._worker, lock=self._lock_ms,
-            trip=trip.number, want=trip.want, count=len(trip.settlements),
+            on=lane.client, token=self._token, worker=self._worker, lock=self._lock_ms,
+            trip=f"{trip.number}{lane.name}", want=trip.want, count=len(trip.settlements),
         )  # fmt: skip
-        self._trip = None
+        lane.trip = None
+        if failures == self._failures:  # it left after the last failure of the other lane
+            self._reported = False
         if not self.healthy:
             self.healthy = True
             log.info("worker %s is connected to %s", self._worker, self._connection.address)
         self._settled(zip(trip.settlements, outcomes.split(), strict=True))
         taken = json.loads(taken) or []  # an empty list is {} in Lua
         self._accept(taken)
-        if len(taken) == trip.want and self._room():
-            self._look = True  # it took all that it asked for, so there may be more
+        if len(taken) == trip.want and self._room(len(self._ended)) > 0:
+            self.look()  # it took all that it asked for, so there may be more
         self._set_timers(due, tick)
         return len(taken)
 
     def _unsettled(self) -> list[Settlement]:
-        return self._ended + (self._trip.settlements if self._trip else [])
+        return self._ended + [one for lane in self._lanes if lane.trip for one in lane.trip.settlements]
+
+    def _asked_for(self) -> int:
+        """Jobs that may be on their way to us."""
+        return sum(lane.trip.want for lane in self._lanes if lane.trip)
 
     def _settled(self, outcomes: Iterable[tuple[Settlement, str]]) -> None:
         for settlement, outcome in outcomes:
@@ -177,14 +211,17 @@ class Pump:
 
     def _accept(self, taken: list[Any]) -> None:
         jobs = []
+        if taken and not self._running:
+            self._alone = False
         for job_id, claim, stored in taken:
             stored.update(state="active", worker=self._worker, claim=claim)
             job = Job(JobRecord.from_hash(job_id, stored), self._connection, holder=self._holder)
             self.held[job_id, job.claim] = job
             jobs.append(job)
-            self._alone = "alone" in stored  # such a job comes by itself
+        comes_alone = bool(taken) and "alone" in taken[0][2]
+        self._alone = self._alone or comes_alone
         self._running += len(jobs)
-        if jobs and self._alone and self._running > 1:
+        if comes_alone and self._running + self._asked_for() > 1:
             self.ended(jobs[0], put_back(jobs[0]))
         else:
             self.inbox.put(jobs)
@@ -196,11 +233,14 @@ class Pump:
         alarms = [(due, self.look), (tick, self.tick_due.set)]
         self._timers = [later((ms + 1) / 1000, action) for ms, action in alarms if ms >= 0]
 
-    def _room(self) -> int:
-        """Free slots: none while a job runs that must be alone, or until the others have ended for it."""
-        if not self.taking or (self._alone and self._running):
+    def _room(self, settling: int) -> int:
+        """Free slots once so many are settled, whichever lane comes first. None while a job runs that must be
+        alone, or until the others have ended for it."""
+        trips = [lane.trip for lane in self._lanes if lane.trip]
+        if not self.taking or (self._alone and (self._running or trips)):
             return 0
-        return self._concurrency - self._running
+        coming = sum(max(0, trip.want - len(trip.settlements)) for trip in trips)
+        return self._concurrency - len(self.held) + settling - coming
 
     async def _wait(self) -> None:
         """Sleep until a job has ended, a token came, or a delayed job is due."""
@@ -208,7 +248,7 @@ class Pump:
         if self._kick.is_set():
             self._kick.clear()
             return
-        if self._room() and (self._watching is None or self._watching.done()):
+        if self._room(0) and (self._watching is None or self._watching.done()):
             self._watching = asyncio.create_task(self._watch(), name="qlab-wake")
         await self._kick.wait()
         self._kick.clear()
@@ -232,11 +272,13 @@ class Pump:
                     self.healthy = False
                     self.look()
 
-    def _report(self, error: Exception, failures: int) -> None:
+    def _report(self, error: Exception) -> None:
         if isinstance(error, SchemaMismatch):
             raise error
         self.healthy = False
-        if failures == 0:
+        self._failures += 1
+        if not self._reported:
+            self._reported = True
             log.error("worker %s: %s; trying again until it works", self._worker, error)
             self._hooks.fire("error", error)
 
@@ -245,5 +287,6 @@ class Pump:
         self._set_timers(-1, -1)
         if self._watching is not None:
             await end([self._watching])
-        await self._client.aclose()
+        for lane in self._lanes:
+            await lane.client.aclose()
         await self._blocker.aclose()

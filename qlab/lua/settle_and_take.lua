@@ -7,9 +7,11 @@
 -- Returns {ms until the worker should look by itself or -1, outcomes as one line of words, jobs taken (see take) as
 -- JSON, which is cheaper than nested tables, ms until the next tick of a schedule or -1}.
 -- Invariant: one trip number acts once. A worker that did not see the reply asks again with the same number and
--- gets the same answer, so a lost reply neither orphans a batch nor settles twice.
+-- gets the same answer, so a lost reply neither orphans a batch nor settles twice. A worker with two lanes puts a
+-- letter behind the numbers of one: each lane has a memory of its own.
 
-local at, memory = now_ms(now), pump .. ':' .. token
+local number, lane = string.match(trip, '^(%d+)(%a*)$')
+local at, memory = now_ms(now), pump .. ':' .. token .. lane
 
 local function until_next_tick()
   local first = redis.call('ZRANGE', schedules, 0, 0, 'WITHSCORES')
@@ -20,7 +22,7 @@ end
 local last = redis.call('GET', memory)
 if last then
   local before, outcomes_then, taken_then = string.match(last, '^(%d+)|([^|]*)|(.*)$')
-  if tonumber(before) >= tonumber(trip) then
+  if tonumber(before) >= tonumber(number) then
     local taken = {}
     for id, claim in string.gmatch(taken_then, '(%S+) (%d+)') do
       if holds(id, token, claim) then taken[#taken + 1] = {id, claim, read_job(id)} end
@@ -51,6 +53,6 @@ if shut == 0 then wake_if_work(at) end
 local lent = {}
 for n, one in ipairs(taken) do lent[n] = one[1] .. ' ' .. one[2] end
 local words = table.concat(outcomes, ' ')
-local memo = trip .. '|' .. words .. '|' .. table.concat(lent, ' ')
+local memo = number .. '|' .. words .. '|' .. table.concat(lent, ' ')
 redis.call('SET', memory, memo, 'PX', math.max(60000, 2 * tonumber(lock)))
 return {until_next_look(at, shut, due), words, cjson.encode(taken), until_next_tick()}
