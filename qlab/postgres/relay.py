@@ -178,7 +178,7 @@ class Relay:
                     await self._mark_failed(conn, *suspects.pop(0), batch, now, tries=1)
             except self._outage as error:
                 suspects.append((message, error))
-            except (Exception, asyncio.CancelledError) as error:
+            except (Exception, asyncio.CancelledError, SystemExit) as error:
                 if _is_ours(error):
                     raise
                 batch.outage = error if limit.expired() else None
