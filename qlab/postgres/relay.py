@@ -172,7 +172,8 @@ class Relay:
                 break  # the rows that are left were not touched; their locks end with the transaction
             try:
                 async with asyncio.timeout(self._publish_timeout) as limit:
-                    await outcome_of(self._publish, message)
+                    # In a task of its own: a cancel of that, which nobody takes back, is not one of ours.
+                    await asyncio.create_task(outcome_of(self._publish, message), name="qlab-publish")
                 batch.published.append(message.id)
                 while suspects:  # the other side is there, so it was their own fault
                     await self._mark_failed(conn, *suspects.pop(0), batch, now, tries=1)

@@ -248,15 +248,19 @@ async def test_rows_that_look_like_an_outage_do_not_block_the_others_and_are_fou
     assert await count(outbox_pool, "dead_at IS NOT NULL AND payload::text <> '\"bad\"'") == 0
 
 
-async def test_a_publish_that_is_cancelled_by_others_is_a_failure_like_any(outbox_pool: Pool) -> None:
+@pytest.mark.parametrize("itself", [False, True])
+async def test_a_publish_that_is_cancelled_by_others_is_a_failure_like_any(
+    outbox_pool: Pool, itself: bool
+) -> None:
     """CancelledError is no Exception: it would end the relay without a word, and stop whoever closes it."""
     sent: list[Any] = []
 
     async def publish(message: Message) -> None:
         if message.payload == "bad":
-            inner = asyncio.create_task(asyncio.sleep(600))
+            inner = asyncio.current_task() if itself else asyncio.create_task(asyncio.sleep(600))
+            assert inner is not None
             asyncio.get_running_loop().call_soon(inner.cancel)
-            await inner
+            await (asyncio.sleep(600) if itself else inner)
         sent.append(message.payload)
 
     await write(outbox_pool, "bad", "good")
