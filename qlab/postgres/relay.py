@@ -173,13 +173,14 @@ class Relay:
             try:
                 async with asyncio.timeout(self._publish_timeout) as limit:
                     # In a task of its own: a cancel of that, which nobody takes back, is not one of ours.
-                    await asyncio.create_task(outcome_of(self._publish, message), name="qlab-publish")
+                    if (left := await asyncio.create_task(_published(self._publish, message))) is not None:
+                        raise left
                 batch.published.append(message.id)
                 while suspects:  # the other side is there, so it was their own fault
                     await self._mark_failed(conn, *suspects.pop(0), batch, now, tries=1)
             except self._outage as error:
                 suspects.append((message, error))
-            except (Exception, asyncio.CancelledError) as error:
+            except (Exception, asyncio.CancelledError, SystemExit) as error:
                 if _is_ours(error):
                     raise
                 batch.outage = error if limit.expired() else None
@@ -214,6 +215,15 @@ class Relay:
         await asyncio.gather(*waiting, return_exceptions=True)
         for task in done:
             task.result()
+
+
+async def _published(publish: Callable[[Message], Any], message: Message) -> SystemExit | None:
+    """None when it was; a SystemExit is returned, since out of a task it would end the process."""
+    try:
+        await outcome_of(publish, message)
+    except SystemExit as error:
+        return error
+    return None
 
 
 def _is_ours(error: BaseException) -> bool:

@@ -109,6 +109,21 @@ async def test_h10_clocks_of_the_callers_do_not_matter(make, monkeypatch) -> Non
     assert granted == 5
 
 
+async def test_after_the_clock_went_back_retry_after_is_still_right(make) -> None:
+    """Tokens come again when the clock is where it was, so whoever waits has that to wait for too."""
+    clock = Clock()
+    bucket = make(clock=clock)
+    for _ in range(3):
+        assert (await bucket.take("a")).granted
+    clock.now -= 100
+    refused = await bucket.take("a")
+    assert (refused.granted, refused.retry_after) == (False, pytest.approx(115, abs=0.01))
+    clock.now += refused.retry_after - 0.1
+    assert not (await bucket.take("a")).granted
+    clock.now += 0.11
+    assert (await bucket.take("a")).granted
+
+
 async def test_a_clock_that_goes_back_gives_nothing_and_takes_nothing(make) -> None:
     clock = Clock()
     bucket = make(clock=clock)

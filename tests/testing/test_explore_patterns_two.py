@@ -9,6 +9,8 @@ SWITCHES = {
     "an idempotent charge": 1,
     "a relay to a queue that dedupes": 1,
     "exclusive work": 1,
+    "a roll-up into the cursor's database": 0,
+    "rows handed on": 0,
     "an effect in the queue's database": 0,
     "an effect outside with a key": 0,
     "a lock in Redis with a fence": 1,

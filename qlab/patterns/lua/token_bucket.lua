@@ -4,7 +4,7 @@
 -- now: ms, '' = the server's clock; rate: tokens a second, 0 = never refilled.
 -- Returns granted (1 or 0), tokens left (text), ms until n tokens are there (-1 = never).
 -- Invariant: a bucket's key lives until the bucket is full again, at least: losing it changes nothing.
--- A clock that goes back gives no tokens and takes none away.
+-- A clock that goes back gives no tokens and takes none away, until it is where it was before.
 
 local cap, per_ms, want = tonumber(capacity), tonumber(rate) / 1000, tonumber(n)
 local at = tonumber(now)
@@ -14,6 +14,7 @@ if not at then
 end
 local held = redis.call('HMGET', bucket, 'tokens', 'at')
 local tokens, since = tonumber(held[1]) or cap, tonumber(held[2]) or at
+local behind = math.max(0, since - at)
 at = math.max(at, since)
 tokens = math.min(cap, tokens + (at - since) * per_ms)
 
@@ -23,7 +24,7 @@ if tokens + 1e-9 >= want then
 elseif want > cap or per_ms == 0 then
   wait = -1
 else
-  wait = math.ceil((want - tokens) / per_ms)
+  wait = math.ceil((want - tokens) / per_ms + behind)
 end
 
 redis.call('HSET', bucket, 'tokens', string.format('%.17g', tokens), 'at', string.format('%.17g', at))

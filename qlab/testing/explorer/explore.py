@@ -10,16 +10,17 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 import redis.asyncio
 
 from qlab.testing.explorer.aside import aside
+from qlab.testing.explorer.checks import check_actors, check_bounds, check_kinds, check_lab
 from qlab.testing.explorer.errors import ExplorerError, NonDeterministic, Unresponsive
 from qlab.testing.explorer.processes import Nursery
 from qlab.testing.explorer.report import FAULTS, OUTCOMES, Report, Row, Schedule, length, worse
-from qlab.testing.explorer.rules import Actor, DeliveryRules, Move, Provider, parse_seed
+from qlab.testing.explorer.rules import Actor, DeliveryRules, Move, Provider, asked, parse_seed
 from qlab.testing.explorer.run import Choice, Run
 from qlab.testing.explorer.servers import FaultLab
 from qlab.testing.explorer.stage import Stage
@@ -27,7 +28,6 @@ from qlab.testing.explorer.world import Evidence
 
 Invariant = Callable[[Evidence], Awaitable[str]]
 Progress = Callable[[int, Mapping[str, int]], object]
-T = TypeVar("T")
 
 _REPORT_EVERY = 0.1  # seconds between two calls of `progress`
 
@@ -51,14 +51,10 @@ class Plan:
     patience: float = 30.0
 
     def __post_init__(self) -> None:
-        if not self.lab.open:
-            raise ExplorerError("the lab is not open; explore inside `async with FaultLab() as lab`")
-        if not 1 <= len(self.actors) <= 2:
-            raise ValueError(f"there are {len(self.actors)} actors; pass one or two")
-        if len({actor.name for actor in self.actors}) != len(self.actors):
-            raise ValueError("two actors have the same name; name them A and B")
-        if not (0 <= self.faults <= 3 and 0 <= self.switches <= 5):
-            raise ValueError("faults can be 0 to 3 and switches 0 to 5: more would never end")
+        check_lab(self.lab)
+        check_actors(self.actors)
+        check_bounds(self.faults, self.switches, self.limit_schedules, self.limit_seconds, self.patience)
+        check_kinds(self.rules, self.provider, self.invariant, self.setup)
 
 
 class Theatre:
@@ -102,7 +98,7 @@ class Theatre:
         run = Run(stage, prefix, faults, switches)
         stage.reset(redis_used=self.plan.setup is not None)
         if self.plan.setup is not None:
-            self._plain.run_until_complete(_awaited(self.plan.setup(self._evidence(run))))
+            self._plain.run_until_complete(asked(self.plan.setup, "setup", self._evidence(run)))
         try:
             try:
                 stage.loop.run_until_complete(run.play())
@@ -115,7 +111,11 @@ class Theatre:
         return run.schedule(outcome), run.choices
 
     async def _judge(self, run: Run) -> str:
-        word = await self.plan.invariant(self._evidence(run))
+        try:
+            word = await asked(self.plan.invariant, "the invariant", self._evidence(run))
+        except Exception as error:
+            error.add_note(f"raised by the invariant, after this schedule:\n{run.schedule('?').trace()}")
+            raise
         if word not in OUTCOMES:
             raise ValueError(f"the invariant answered {word!r}; it must be one of {', '.join(OUTCOMES)}")
         return "stuck" if run.hung and word == "once" else word
@@ -131,10 +131,6 @@ class Theatre:
     def close(self) -> None:
         """Leave nothing open."""
         self._closing.close()
-
-
-async def _awaited(work: Awaitable[T]) -> T:
-    return await work
 
 
 class Search:
@@ -236,9 +232,12 @@ def _replay(plan: Plan, seed: str) -> Schedule:
     theatre = Theatre(plan)
     try:
         faults = sum(fault != "." for _, fault in moves)
-        return theatre.play(moves, faults, switches=len(moves))[0]
+        schedule, choices = theatre.play(moves, faults, switches=len(moves))
     finally:
         theatre.close()
+    if len(choices) < len(moves):
+        raise ExplorerError(f"seed {seed!r} has {len(moves)} moves, but all is over after {len(choices)}")
+    return schedule
 
 
 async def explore(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from qlab.testing.explorer.clock import OWNER
 from qlab.testing.explorer.errors import Unsupported
 
 if TYPE_CHECKING:
@@ -24,13 +26,17 @@ class Effect:
         self.result = ""
 
 
-async def how_it_ends(handler: Callable[[Any], Awaitable[Any]], world: Any) -> str | None:
+async def how_it_ends(handler: Callable[[Any], Any], world: Any) -> str | None:
     """Run a handler; None when it returned, else what it raised in one line, the same in every process.
 
     SystemExit and KeyboardInterrupt count as well: they would end the loop, not the job.
     """
     try:
-        await handler(world)
+        made = handler(world)
+        if not inspect.isawaitable(made):
+            owner = OWNER.get()
+            owner.refuse(f"the handler of {owner.name} is a plain function; write `async def`")
+        await made
     except BaseException as error:
         return " ".join(f"{type(error).__name__}: {error}".split())[:120]
     return None

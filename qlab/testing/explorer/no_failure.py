@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from qlab.testing.explorer.errors import ExplorerError
 from qlab.testing.explorer.explore import explore
 from qlab.testing.explorer.report import QUEUE, Report, Schedule, Step
 from qlab.testing.explorer.rules import Actor
@@ -59,7 +60,7 @@ async def assert_no_failure(
     seed:    run only the schedule of this seed, from the message of an earlier failure.
     options: as for `explore`: rules, provider, limit_schedules, limit_seconds, progress, isolate. An
              exploration that a limit ended early does not establish the claim, so it is a failure too.
-    Returns the report. Raises what `explore` raises.
+    Returns the report. Raises what `explore` raises, and ExplorerError when there was no effect to explore.
     """
     __tracebackhide__ = True
     if seed is not None:
@@ -71,6 +72,11 @@ async def assert_no_failure(
     report = await explore(lab, actors, invariant, faults=faults, switches=switches, **options)
     if report.shortest_failure is not None:
         raise FailureFound(_message(report), report, report.shortest_failure)
+    if not report.rows:
+        raise ExplorerError(
+            "no actor asked a server of the lab for anything, so this claim could not fail; let handlers use "
+            f"world.pg_dsn, world.redis_url or world.provider\n{in_words(await report.replay('-'))}"
+        )
     if not report.complete:
         raise FailureFound(f"{report.verdict}: raise the limit, or claim less", report, None)
     return report
@@ -104,7 +110,8 @@ def _sentence(schedule: Schedule, number: int, step: Step) -> str:
         return f"{step.name} wakes up and goes on; {said}" if _wakes(schedule, number) else said
     if step.effect == "deliver":
         return f"the queue delivers the job to {step.name}{_why(schedule, number)}"
-    return _QUEUE.get(step.effect, f"{{who}}: {step.effect}").format(who=step.name)
+    why = f": {step.result}" if step.result else ""
+    return _QUEUE.get(step.effect, f"{{who}}: {step.effect}").format(who=step.name) + why
 
 
 def _wakes(schedule: Schedule, number: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,14 @@ class Provider:
     """The payment provider of a schedule. `dedupe`: the same key charges once."""
 
     dedupe: bool = True
+
+
+async def asked(function: Callable[[Any], Any], what: str, stores: Any) -> Any:
+    """What an async function of the stores answers. Raises TypeError for a plain one."""
+    made = function(stores)
+    if not inspect.isawaitable(made):
+        raise TypeError(f"{what} must be an async function; write `async def`")
+    return await made
 
 
 def format_seed(moves: Sequence[Move], interesting: int) -> str:

@@ -21,6 +21,7 @@ from qlab import scripts
 from qlab.embedded import create_database, drop_database, external, postgres, rundir, valkey
 from qlab.embedded.account import private_folder, service_account
 from qlab.testing.explorer.errors import ExplorerError
+from qlab.testing.explorer.rules import asked
 
 _CLOCK = """
 CREATE SCHEMA clock;
@@ -204,7 +205,7 @@ class FaultLab:
         self.remember()
         self.reset()
         async with await psycopg.AsyncConnection.connect(self.pg_dsn, autocommit=True) as connection:
-            await create(connection)
+            await asked(create, "create", connection)
         self._known.clear()
         self.remember()
 

@@ -22,7 +22,9 @@ _SILENT = re.compile(
     r"|SELECT (pg_catalog\.)?set_config)\b",
     re.IGNORECASE,
 )
-_REAL_TIME = re.compile(r"\b(current_timestamp|current_time|current_date|localtimestamp|localtime)\b", re.I)
+_REAL_TIME = re.compile(
+    r"\b(current_timestamp|current_time|current_date|localtimestamp|localtime|timeofday)\b", re.I
+)
 _REFUSED = re.compile(r"(COPY|LISTEN|UNLISTEN|VACUUM)\b", re.IGNORECASE)
 _TABLE = re.compile(r"\b(?:INTO|FROM|UPDATE|TABLE)\s+(?:ONLY\s+)?([\w.\"]+)", re.IGNORECASE)
 _FUNCTION = re.compile(r"([\w.]+)\s*\(")
