@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Literal
 
 Seconds = float | timedelta
-MAX_DELAY = 300.0
+MAX_DELAY, MAX_UNASKED = 300.0, 86_400.0
 Waits = Mapping[str, Callable[[int, BaseException], Seconds]]
 """A worker's own functions by name: attempts made and the error of the last one -> seconds to wait."""
 
@@ -63,10 +63,13 @@ class Backoff:
     def exponential(
         cls, base: Seconds, *, jitter: float = 0.0, max_delay: Seconds | None = None
     ) -> "Backoff":
-        """`base`, 2 * base, 4 * base ... seconds up to `max_delay` (if not given: 300, or a longer base);
-        each in [d * (1 - jitter), d]."""
+        """`base`, 2 * base, 4 * base ... seconds up to `max_delay`; each in [d * (1 - jitter), d].
+
+        Without a `max_delay` they go up to 300 seconds, or to a `base` that is longer (a day at most).
+        """
         first = seconds(base, "backoff base")
-        ceiling = max(first, MAX_DELAY) if max_delay is None else seconds(max_delay, "backoff max_delay")
+        usual = max(min(first, MAX_UNASKED), MAX_DELAY)
+        ceiling = usual if max_delay is None else seconds(max_delay, "backoff max_delay")
         return cls("exponential", first, jitter, ceiling)
 
     @classmethod

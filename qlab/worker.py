@@ -235,8 +235,10 @@ class Worker:
     async def _settle_all(self, pump: Pump, timeout: float | None) -> None:
         pumping = self._tasks[0]
         forced = asyncio.create_task(self._force.wait())
-        await asyncio.wait([pumping, forced], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        forced.cancel()
+        try:
+            await asyncio.wait([pumping, forced], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            forced.cancel()
         if pumping.done():
             return
         if self._slots is not None:

@@ -17,14 +17,14 @@ a dispatcher may die at any time and several may run: the same entry is then pub
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from redis.asyncio import Redis
 
 from qlab import payload
-from qlab.patterns.names import check_name, prefix_of
+from qlab.patterns.names import check_client, check_name, prefix_of
 from qlab.patterns.scripts import call, explained
 
 __all__ = ["Entry", "FairLists"]
@@ -48,10 +48,11 @@ class Entry:
 class FairLists:
     """Lists called `name`. redis: an asyncio client; prefix: as for a Queue.
 
-    Raises ValueError for a bad name.
+    Raises ValueError for a bad name, TypeError for a client without asyncio.
     """
 
     def __init__(self, redis: Redis, name: str, *, prefix: str | None = None) -> None:
+        check_client(redis)
         self._redis, self._name = redis, check_name("name of fair lists", name)
         self._base = f"{prefix_of(prefix)}:fair:{{{name}}}:"  # braces: one slot of a cluster for all keys
 
@@ -60,6 +61,8 @@ class FairLists:
 
         Raises PayloadError or ValueError before anything is sent, RedisUnavailable.
         """
+        if isinstance(data, str | bytes | Mapping):
+            raise ValueError(f"data is a list of entries, not one {type(data).__name__}; write [entry]")
         keys = {"list": self._list(tenant), "ring": self._base + "ring", "count": self._base + "count"}
         texts = [payload.encode(one) for one in data]
         for start in range(0, len(texts), BULK):

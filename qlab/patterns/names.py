@@ -1,5 +1,6 @@
 """Keys of the patterns: `qlab:bucket:emails:tenant-7`."""
 
+import inspect
 import re
 
 from qlab.keys import Keys
@@ -10,6 +11,13 @@ _PART = re.compile(r"[^\s{}:*?\[\]\\]{1,200}")
 def prefix_of(given: str | None) -> str:
     """The prefix as for a Queue: the given one, QLAB_PREFIX, or "qlab". Raises ValueError for a bad one."""
     return Keys("any", given).prefix
+
+
+def check_client(redis: object) -> None:
+    """Raise TypeError for what is no asyncio client: its commands would be carried out, then fail."""
+    if not inspect.iscoroutinefunction(getattr(redis, "execute_command", None)):
+        kind = f"{type(redis).__module__}.{type(redis).__name__}"
+        raise TypeError(f"pass a client of redis.asyncio, such as redis.asyncio.Redis, not {kind}")
 
 
 def check_name(what: str, name: object) -> str:

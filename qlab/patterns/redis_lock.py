@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
-from qlab.patterns.names import check_name, prefix_of
+from qlab.patterns.names import check_client, check_name, prefix_of
 from qlab.patterns.scripts import call
 from qlab.retry import Seconds, milliseconds
 
@@ -40,10 +40,12 @@ class Held:
 class RedisLock:
     """A lock called `name`, which ends by itself `ttl` seconds after it was taken.
 
-    redis: an asyncio client; prefix: as for a Queue. Raises ValueError for a bad name or ttl.
+    redis: an asyncio client; prefix: as for a Queue. Raises ValueError for a bad name or ttl,
+    TypeError for a client without asyncio.
     """
 
     def __init__(self, redis: Redis, name: str, *, ttl: Seconds, prefix: str | None = None) -> None:
+        check_client(redis)
         self._redis = redis
         self._ttl = milliseconds(ttl, "ttl")
         if self._ttl < 1:

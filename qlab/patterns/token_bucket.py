@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
-from qlab.patterns.names import check_name, prefix_of
+from qlab.patterns.names import check_client, check_name, prefix_of
 from qlab.patterns.scripts import call
 
 __all__ = ["Decision", "TokenBucket"]
@@ -53,7 +53,7 @@ class TokenBucket:
     capacity: tokens that fit in, 1 or more; rate: tokens a second (0: what is in is all there ever is, and
               the keys stay for ever).
     prefix:   as for a Queue. clock: seconds since the epoch, in place of the server's clock, for tests.
-    Raises ValueError for options that make no sense.
+    Raises ValueError for options that make no sense, TypeError for a client without asyncio.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class TokenBucket:
             raise ValueError(
                 f"rate is {rate}, a token in more than 11 days; use 0 for a bucket never refilled"
             )
+        check_client(redis)
         self._redis, self._clock = redis, clock
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
         self._base = f"{prefix_of(prefix)}:bucket:{check_name('bucket name', name)}:"

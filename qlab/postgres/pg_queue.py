@@ -106,7 +106,7 @@ async def take(
     }  # fmt: skip
     async with transaction_on(source, TABLE) as conn:
         rows = await fetch_all(conn, "pg_job_take", values)
-    rows.sort(key=lambda row: int(row["id"]))
+    rows.sort(key=lambda row: (row.pop("run_at"), row["id"]))
     return [PgJob(**row, worker=worker) for row in rows]
 
 

@@ -172,13 +172,15 @@ class Relay:
                 break  # the rows that are left were not touched; their locks end with the transaction
             try:
                 async with asyncio.timeout(self._publish_timeout) as limit:
-                    await outcome_of(self._publish, message)
+                    # In a task of its own: a cancel of that, which nobody takes back, is not one of ours.
+                    if (left := await asyncio.create_task(_published(self._publish, message))) is not None:
+                        raise left
                 batch.published.append(message.id)
                 while suspects:  # the other side is there, so it was their own fault
                     await self._mark_failed(conn, *suspects.pop(0), batch, now, tries=1)
             except self._outage as error:
                 suspects.append((message, error))
-            except (Exception, asyncio.CancelledError) as error:
+            except (Exception, asyncio.CancelledError, SystemExit) as error:
                 if _is_ours(error):
                     raise
                 batch.outage = error if limit.expired() else None
@@ -213,6 +215,15 @@ class Relay:
         await asyncio.gather(*waiting, return_exceptions=True)
         for task in done:
             task.result()
+
+
+async def _published(publish: Callable[[Message], Any], message: Message) -> SystemExit | None:
+    """None when it was; a SystemExit is returned, since out of a task it would end the process."""
+    try:
+        await outcome_of(publish, message)
+    except SystemExit as error:
+        return error
+    return None
 
 
 def _is_ours(error: BaseException) -> bool:

@@ -4,10 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
+import redis as redis_sync
 from redis.asyncio import Redis
 
 from qlab.errors import PayloadError, RedisUnavailable
 from qlab.patterns.fair_lists import Entry, FairLists
+from qlab.patterns.redis_lock import RedisLock
+from qlab.patterns.token_bucket import TokenBucket
 
 
 class Sink:
@@ -134,3 +137,23 @@ async def test_what_a_plain_function_published_is_published(lists, redis: Redis,
     assert await lists.dispatch(lambda entry: seen.append(entry.data), 10) == 2
     assert seen == [1, 2]
     assert await lists.length("a") == 0
+
+
+@pytest.mark.parametrize("one", ["abc", b"abc", {"to": "a"}])
+async def test_one_entry_is_no_list_of_entries(lists, one: Any) -> None:
+    """It would be taken apart: a text into its letters, a dict into its keys."""
+    with pytest.raises(ValueError, match=r"write \[entry\]"):
+        await lists.push("a", one)
+    assert await lists.length("a") == 0
+
+
+def test_a_client_without_asyncio_is_refused(redis_url: str) -> None:
+    """Its commands are carried out before anybody notices: a lock would stay, tokens would be gone."""
+    with redis_sync.Redis.from_url(redis_url) as client:
+        for make in (
+            lambda: FairLists(client, "mail"),
+            lambda: RedisLock(client, "night", ttl=1),
+            lambda: TokenBucket(client, "mail", capacity=1, rate=1),
+        ):
+            with pytest.raises(TypeError, match=r"a client of redis\.asyncio.*not redis\.client\.Redis"):
+                make()

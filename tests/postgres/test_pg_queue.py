@@ -61,6 +61,12 @@ async def test_taken_in_order_by_one_each(jobs: Pool) -> None:
     assert {job.data for batch in taken for job in batch} == set(range(100))
 
 
+async def test_what_is_due_longest_is_first_within_a_batch_too(jobs: Pool) -> None:
+    await add(jobs, "put off", delay=5)
+    await add(jobs, "now", "then")
+    assert [job.data for job in await borrow(jobs, at=6, most=3)] == ["now", "then", "put off"]
+
+
 async def test_delay_and_other_queues(jobs: Pool) -> None:
     await add(jobs, "late", delay=5)
     assert await borrow(jobs, at=4.999) == []

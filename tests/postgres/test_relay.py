@@ -248,22 +248,27 @@ async def test_rows_that_look_like_an_outage_do_not_block_the_others_and_are_fou
     assert await count(outbox_pool, "dead_at IS NOT NULL AND payload::text <> '\"bad\"'") == 0
 
 
-async def test_a_publish_that_is_cancelled_by_others_is_a_failure_like_any(outbox_pool: Pool) -> None:
-    """CancelledError is no Exception: it would end the relay without a word, and stop whoever closes it."""
+@pytest.mark.parametrize("how", ["cancelled", "cancels itself", "exits"])
+async def test_a_publish_that_ends_by_no_exception_fails_like_any(outbox_pool: Pool, how: str) -> None:
+    """They are no Exception: they would end the relay without a word, or the process."""
     sent: list[Any] = []
+    reason = "SystemExit: 3" if how == "exits" else "CancelledError"
 
     async def publish(message: Message) -> None:
-        if message.payload == "bad":
-            inner = asyncio.create_task(asyncio.sleep(600))
+        if message.payload == "bad" and how == "exits":
+            sys.exit(3)
+        elif message.payload == "bad":
+            inner = asyncio.create_task(asyncio.sleep(600)) if how == "cancelled" else asyncio.current_task()
+            assert inner is not None
             asyncio.get_running_loop().call_soon(inner.cancel)
-            await inner
+            await (inner if how == "cancelled" else asyncio.sleep(600))
         sent.append(message.payload)
 
     await write(outbox_pool, "bad", "good")
     async with Relay(outbox_pool, publish, attempts=2, backoff=Backoff.fixed(0), poll=0.02):
         await until(lambda: sent == ["good"])
         async with asyncio.timeout(60):
-            while await count(outbox_pool, "last_error = 'CancelledError' AND dead_at IS NOT NULL") == 0:
+            while await count(outbox_pool, f"last_error = '{reason}' AND dead_at IS NOT NULL") == 0:
                 await asyncio.sleep(0.02)
     assert await count(outbox_pool, "published_at IS NOT NULL") == 1
 

@@ -173,6 +173,12 @@ def test_h25_days_are_pairs_of_instants() -> None:
     assert bounds("Asia/Ho_Chi_Minh", SECOND) == ("01 17:00Z", "02 17:00Z")
     assert bounds("Africa/Cairo", date(2025, 4, 25)) == ("24 22:00Z", "25 21:00Z")  # 00:00 does not exist
     assert bounds("America/Havana", date(2025, 11, 2)) == ("02 04:00Z", "03 05:00Z")  # 00:00 comes twice
+    assert bounds("America/Sao_Paulo", date(2018, 11, 4)) == ("04 03:00Z", "05 02:00Z")  # begins at 01:00
+    assert bounds("America/Sao_Paulo", date(2018, 2, 17)) == ("17 02:00Z", "18 03:00Z")  # 23:00 comes twice
+    assert bounds("America/Nuuk", date(2024, 10, 26)) == ("26 01:00Z", "27 02:00Z")  # 23:00 comes twice
+    assert bounds("Asia/Beirut", date(2021, 3, 28)) == ("27 22:00Z", "28 21:00Z")
+    assert bounds("Australia/Lord_Howe", date(2025, 4, 6)) == ("05 13:00Z", "06 13:30Z")  # half an hour
+    assert bounds("Asia/Kathmandu", date(1969, 12, 31)) == ("30 18:30Z", "31 18:30Z")  # before the epoch
     assert bounds("Pacific/Apia", date(2011, 12, 30)) == ("30 10:00Z", "30 10:00Z")  # a day left out
     for zone in ("Europe/Berlin", "Africa/Cairo", "America/Havana", "America/Sao_Paulo", "Pacific/Apia"):
         day = date(2010, 1, 1)

@@ -101,6 +101,24 @@ async def _completed(queue):
     return (await queue.get_job_counts("completed"))["completed"]
 
 
+async def test_a_close_that_is_cancelled_or_called_twice_leaves_nothing(queue, redis_url, prefix):
+    release, tasks = asyncio.Event(), asyncio.all_tasks()
+
+    async def handler(job):
+        await release.wait()
+        return "done"
+
+    worker = await Worker("q", handler, redis_url, prefix=prefix).start()
+    job = await queue.add("a")
+    await until(lambda: worker.running)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(worker.close(), 0.05)
+    release.set()
+    await asyncio.gather(worker.close(), worker.close())
+    assert (await job.refresh()).return_value == "done"
+    await until(lambda: asyncio.all_tasks() == tasks)
+
+
 async def test_a_worker_starts_once(queue, start_worker):
     async def handler(job):
         return None

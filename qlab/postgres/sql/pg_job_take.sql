@@ -1,6 +1,6 @@
 -- pg_job_take: lend the jobs that are due to one worker
 -- params: queue text, most int, worker text, lock float8, now timestamptz or null (then the server's clock)
--- result: up to `most` rows (id, name, text = the data, attempts_made, max_attempts, claim)
+-- result: up to `most` rows (id, name, text = the data, attempts_made, max_attempts, claim, run_at), in any order
 -- keeps:  a job is lent to one worker at a time; each lending has a higher claim than the one before
 WITH due AS (
     SELECT id
@@ -19,4 +19,4 @@ UPDATE pg_job SET
     locked_until = coalesce(%(now)s::timestamptz, clock_timestamp()) + make_interval(secs => %(lock)s::float8)
 FROM due
 WHERE pg_job.id = due.id
-RETURNING pg_job.id, name, data::text AS text, attempts_made, max_attempts, claim;
+RETURNING pg_job.id, name, data::text AS text, attempts_made, max_attempts, claim, run_at;
