@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +85,7 @@ class Pump:
         self._kick = asyncio.Event()
         self.tick_due = asyncio.Event()
         """Set when a schedule ticks; see qlab.schedule."""
-        self._timers: list[asyncio.TimerHandle] = []
+        self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         names = ("", "b") if concurrency >= TWO_LANES else ("",)
         self._lanes = [_Lane(name, connection.open_client()) for name in names]
         self._failures, self._reported = 0, False
@@ -227,11 +227,14 @@ class Pump:
             self.inbox.put(jobs)
 
     def _set_timers(self, due: int, tick: int) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        later = asyncio.get_running_loop().call_later
-        alarms = [(due, self.look), (tick, self.tick_due.set)]
-        self._timers = [later((ms + 1) / 1000, action) for ms, action in alarms if ms >= 0]
+        """Alarms are only brought forward: the older of two replies may come last. One more costs a trip."""
+        loop = asyncio.get_running_loop()
+        for ms, action in ((due, self.look), (tick, self.tick_due.set)):
+            timer, at = self._timers.get(action), loop.time() + (ms + 1) / 1000
+            if ms >= 0 and not (timer and loop.time() < timer.when() <= at):
+                if timer:
+                    timer.cancel()
+                self._timers[action] = loop.call_at(at, action)
 
     def _room(self, settling: int) -> int:
         """Free slots once so many are settled, whichever lane comes first. None while a job runs that must be
@@ -284,7 +287,8 @@ class Pump:
 
     async def close(self) -> None:
         """Close the connections."""
-        self._set_timers(-1, -1)
+        for timer in self._timers.values():
+            timer.cancel()
         if self._watching is not None:
             await end([self._watching])
         for lane in self._lanes:
