@@ -65,6 +65,8 @@ class Client(redis.asyncio.Redis):
         try:
             if link.should_reconnect() or (link.is_connected and await link.can_read()):
                 await link.disconnect()  # the server has closed it, or is about to
+            if not link.is_connected:
+                await link.connect()  # one of Sentinel asks here who the primary is
             await link.send_packed_command(hiredis.pack_command((*words[0].split(), *words[1:])))
             return await self.parse_response(link, words[0], **options)
         except BaseException as error:
@@ -90,6 +92,7 @@ class Connection:
         self.keys = Keys(queue, prefix)
         self._clock = clock
         self._settings, self._most = _settings(redis_or_url)
+        self._given = redis_or_url  # a pool of Sentinel must outlive the connections that ask it
         self._turns = asyncio.Semaphore(self._most)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.client = self.open_client()
@@ -214,6 +217,8 @@ class Connection:
     def address(self) -> str:
         """Where Redis is, without the password."""
         settings = self._settings[1]
+        if sentinel := settings.get("connection_pool"):
+            return f"the Sentinel service {sentinel.service_name!r}"
         if path := settings.get("path"):
             return f"unix://{path}"
         return f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"

@@ -29,7 +29,8 @@ class UnrecoverableError(QlabError):
 
 
 class RateLimitError(QlabError):
-    """Raise it in a handler after `queue.rate_limit(seconds)`: the job is given back, uncounted."""
+    """Raise it in a handler after `queue.rate_limit(seconds)`: the job is given back, uncounted (without a
+    limit it is the next one again, at once)."""
 
 
 class DelayedError(QlabError):

@@ -70,7 +70,7 @@ def test_core_can_be_read_in_one_evening():
     """The queue (docs/adr/0014 has its limits); patterns and flows have their own (0007, 0011)."""
     aside = {"ops", "testing", "classroom", "embedded", *PATTERNS}
     core = [path for path in PYTHON_FILES if part(path) not in aside | FLOWS]
-    assert sum(map(lines_to_read, core)) <= 2900
+    assert sum(map(lines_to_read, core)) <= 2925
     scripts = [path for path in LUA_FILES if part(path) == "lua" and path.name not in FLOWS]
     assert sum(map(lines_to_read, scripts)) <= 650
 

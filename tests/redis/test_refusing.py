@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import redis.asyncio as redis_async
+from redis.asyncio.sentinel import Sentinel
 
 from qlab import Queue, RedisUnavailable, SyncQueue, Worker
 from qlab.embedded import start
@@ -130,6 +131,40 @@ async def test_after_a_failover_workers_and_producers_go_to_the_new_primary(pref
                 assert worker.healthy
 
 
+class _Directory(Sentinel):
+    """Sentinel as it is after a vote: it knows where the primary is now."""
+
+    async def discover_master(self, service_name):
+        return self.primary
+
+
+async def test_a_client_of_sentinel_is_asked_for_the_primary_at_each_connect(prefix):
+    with start(postgres=False, redis="valkey") as old, start(postgres=False, redis="valkey") as new:
+        await _give_password(new.redis_url, old.redis_url)
+        async with _address(old.redis_url) as first, _address(new.redis_url) as second:
+            directory, ran = _Directory([]), []
+            directory.primary = ("127.0.0.1", first.port)
+
+            async def handler(job):
+                ran.append(job.data)
+
+            def client():
+                return directory.master_for("shop", password=_settings(old.redis_url)["password"])
+
+            async with (
+                Queue("q", client(), prefix=prefix) as queue,
+                Worker("q", handler, client(), prefix=prefix) as worker,
+            ):
+                assert queue.connection.address == "the Sentinel service 'shop'"
+                await (await queue.add("a", "old")).wait_until_finished(5)
+                directory.primary = ("127.0.0.1", second.port)
+                async with Queue("q", old.redis_url, prefix=prefix) as operator:
+                    await operator.connection.command("REPLICAOF", "127.0.0.1", "1")
+                await until(lambda: _was_added(queue, "new"))
+                await until(lambda: ran == ["old", "new"])
+                assert worker.healthy
+
+
 async def _give_password(url, model):
     async with redis_async.Redis.from_url(url) as client:
         await client.config_set("requirepass", _settings(model)["password"])
@@ -169,7 +204,8 @@ class _Address:
 async def _address(url):
     address = _Address(url)
     server = await asyncio.start_server(address.forward, "127.0.0.1", 0)
-    address.url = f"redis://:{_settings(url)['password']}@127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+    address.port = server.sockets[0].getsockname()[1]
+    address.url = f"redis://:{_settings(url)['password']}@127.0.0.1:{address.port}/0"
     try:
         yield address
     finally:

@@ -5,11 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from redis.asyncio import Redis
-
-from qlab.patterns.scripts import script
 from qlab.postgres import idempotency, outbox
-from qlab.testing import Actor, DeliveryRules, Evidence, FaultLab, Provider, World
+from qlab.testing import Actor, DeliveryRules, Evidence, FaultLab, Provider
 from tests.testing import patterns as do
 from tests.testing.explored import PATIENT, REQUEST, charged
 
@@ -26,27 +23,18 @@ class Pattern:
     setup: Callable[[Evidence], Awaitable[object]] | None = None
     rules: DeliveryRules = PATIENT
     provider: Provider = DEDUPES
-    scripts: tuple[str, ...] = ()
-    """Sources of its Lua scripts. Two actors load them first: which of them meets NOSCRIPT is a race."""
 
     async def arguments(self, lab: FaultLab, actors: str = "A") -> dict[str, Any]:
         """What `explore` and `assert_no_failure` need, for one actor or two; the tables are there."""
         if self.create is not None:
             await lab.install(self.create)
         return {
-            "actors": [Actor(name, self._prepared if actors > "A" else self.handler) for name in actors],
+            "actors": [Actor(name, self.handler) for name in actors],
             "invariant": self.invariant,
             "setup": self.setup,
             "rules": self.rules,
             "provider": self.provider,
         }
-
-    async def _prepared(self, world: World) -> None:
-        if self.scripts:
-            async with Redis.from_url(world.redis_url) as redis:
-                for source in self.scripts:
-                    await redis.script_load(source)
-        await self.handler(world)
 
 
 CHARGE = Pattern(do.charge_once, charged("idempotency_key"), idempotency.install)
@@ -56,9 +44,8 @@ DAYS = Pattern(do.rolling_up("here", date(2029, 12, 30)), do.days_here, do.creat
 PG_JOB = Pattern(do.working("outside"), do.one_charge, do.create_jobs, do.one_pg_job)
 RECEIPT = Pattern(do.working("here"), do.one_receipt, do.create_jobs, do.one_pg_job)
 ORDER = Pattern(do.order_and_message, do.both_or_none, do.create_orders, rules=REQUEST)
-LOCK_SCRIPTS = script("lock_acquire").source, script("lock_release").source
-LOCK = Pattern(do.locked, do.one_charge, scripts=LOCK_SCRIPTS)
-FENCE = Pattern(do.fenced, do.newest_wins, do.create_report, scripts=LOCK_SCRIPTS)
+LOCK = Pattern(do.locked, do.one_charge)
+FENCE = Pattern(do.fenced, do.newest_wins, do.create_report)
 
 HOLD = {
     "an idempotent charge": CHARGE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from bisect import insort
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,7 @@ class Delivery:
         self.name = chain + "'" * number
         self.tasks: set[asyncio.Task[Any]] = set()
         self.pending: list[Effect] = []
+        """What its tasks ask for at the same time, by label: the order of arrival is the machine's."""
         self.connections: list[Connection] = []
         self.dead = self.stalled = self.seen = False
         self.wakes_at = 0.0
@@ -78,7 +80,7 @@ class Delivery:
     async def gate(self, effect: Effect) -> str:
         """Wait for the scheduler's verdict. A dead actor waits for ever."""
         if not self.dead:
-            self.pending.append(effect)
+            insort(self.pending, effect, key=lambda one: one.label)
             try:
                 return await effect.verdict
             finally:

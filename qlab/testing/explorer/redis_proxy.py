@@ -30,7 +30,8 @@ class RedisConnection(Connection):
         """Forward command by command."""
         upstream, self.up = await self.delivery.upstream.open_redis()
         self._replying = self.loop.create_task(self._replies(upstream))
-        front = RedisFront(self.delivery.upstream.scripts, self.delivery.upstream.loaded)
+        behind = self.delivery.upstream
+        front = RedisFront(behind.scripts, behind.loaded, behind.load)
         while data := await self.reader.read(CHUNK):
             for piece in front.feed(data):
                 if not await self.forward(piece):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import hiredis
@@ -39,9 +39,14 @@ _EVAL = {"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO"}
 
 class RedisFront:
     """Bytes from a client of Redis. `scripts` names known scripts by SHA-1; `loaded` are those that the
-    server has by now: an EVALSHA of another one only gets NOSCRIPT, so it is no effect."""
+    server has by now: an EVALSHA of another one only gets NOSCRIPT, so it is no effect. `load` is called with
+    the text of each script that comes with an EVAL, before that is an effect: so it is one effect to run the
+    script, whoever else runs it at the same time and whichever comes first."""
 
-    def __init__(self, scripts: Mapping[str, str], loaded: set[str]) -> None:
+    def __init__(
+        self, scripts: Mapping[str, str], loaded: set[str], load: Callable[[bytes], object] = len
+    ) -> None:
+        self._load = load
         self._reader = hiredis.Reader()
         self._scripts, self._loaded = scripts, loaded
         self._batch: list[list[bytes]] | None = None
@@ -79,7 +84,8 @@ class RedisFront:
         if name in _EVAL and len(words) > 1:
             sha = _sha(name, words[1])
             silent = name.startswith("EVALSHA") and sha not in self._loaded
-            if not name.startswith("EVALSHA"):
+            if not name.startswith("EVALSHA") and sha not in self._loaded:
+                self._load(words[1])
                 self._loaded.add(sha)
         elif name == "SCRIPT" and len(words) > 2 and words[1].upper() == b"LOAD":
             self._loaded.add(hashlib.sha1(words[2]).hexdigest())

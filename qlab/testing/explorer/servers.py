@@ -89,6 +89,11 @@ class Upstream:
         """SHA-1 of the scripts that Redis has in this schedule."""
         self.scripts = {scripts.script(name).sha: name for name in entry_scripts()}
 
+    def load(self, source: bytes) -> None:
+        """Have a script in Redis, unless it cannot be compiled: whoever runs it gets that error."""
+        with contextlib.suppress(redis.exceptions.ResponseError):
+            self._lab.redis.script_load(source)
+
     async def open_postgres(self) -> Open:
         """A new connection to the real PostgreSQL."""
         where = conninfo_to_dict(self._lab.pg_dsn)
