@@ -25,6 +25,9 @@ STATUSES = (400, 401, 404, 408, 409, 422, 425, 429, 500, 503)
 QUICK = 0.15
 """Seconds after which a call that hangs is given up here."""
 
+PATIENT = 10.0
+"""Seconds for a call that will be answered: a machine that pauses must not turn the answer into silence."""
+
 _TABLES = """
 CREATE TEMPORARY TABLE owners (id int PRIMARY KEY, name text CHECK (name <> ''));
 CREATE TEMPORARY TABLE orders (id int PRIMARY KEY, owner int NOT NULL REFERENCES owners);
@@ -43,14 +46,14 @@ async def collect(dsn: str) -> dict[str, Exception]:
 
     `dsn` is a PostgreSQL that may be written to (temporary tables only).
     """
-    async with Trouble() as api, httpx.AsyncClient(trust_env=False, timeout=QUICK) as client:
+    async with Trouble() as api, httpx.AsyncClient(trust_env=False, timeout=PATIENT) as client:
         http = await _http(api.url, client)
     return http | await _postgres(dsn) | await _redis() | await _payloads()
 
 
 async def _http(url: str, client: httpx.AsyncClient) -> dict[str, Exception]:
-    async def get(path: str) -> object:
-        reply = await client.get(url + path)
+    async def get(path: str, read: float = PATIENT) -> object:
+        reply = await client.get(url + path, timeout=httpx.Timeout(PATIENT, read=read))
         reply.raise_for_status()
         return reply.json()
 
@@ -71,7 +74,7 @@ async def _http(url: str, client: httpx.AsyncClient) -> dict[str, Exception]:
         "socket: ECONNRESET": await _caught(by_socket),
         "httpx: connection reset": await _caught(get, "/reset"),
         "httpx: connection refused": await _caught(client.get, f"http://127.0.0.1:{_closed_port()}/"),
-        "httpx: read time-out": await _caught(get, "/hang"),
+        "httpx: read time-out": await _caught(get, "/hang", QUICK),
         "asyncio.timeout": await _caught(limited),
         "HTML instead of JSON": await _caught(get, "/html"),
     }

@@ -1,6 +1,7 @@
 """The server that misbehaves, the service that recovers, and the collection of failures that they make."""
 
 import asyncio
+from typing import Any
 
 import httpx
 import psycopg
@@ -9,7 +10,8 @@ import redis
 from psycopg_pool import PoolTimeout
 
 from qlab import Backoff, Queue, Worker
-from qlab.classroom.failures import STATUSES, collect
+from qlab.classroom import trouble
+from qlab.classroom.failures import QUICK, STATUSES, collect
 from qlab.classroom.narrow_api import NarrowApi
 from qlab.classroom.pii import emails_in_redis
 from qlab.classroom.trouble import Trouble
@@ -19,6 +21,21 @@ from qlab.postgres.errors import KeyBusy
 @pytest.fixture
 async def failures(pg_dsn: str) -> dict[str, Exception]:
     return await collect(pg_dsn)
+
+
+async def test_an_answer_that_a_busy_machine_gives_late_is_an_answer(
+    pg_dsn: str, monkeypatch: pytest.MonkeyPatch
+):
+    answer = trouble._answer
+
+    async def late(*arguments: Any) -> None:
+        await asyncio.sleep(1.5 * QUICK)
+        await answer(*arguments)
+
+    monkeypatch.setattr(trouble, "_answer", late)
+    failures = await collect(pg_dsn)
+    assert {type(failures[f"HTTP {status}"]) for status in STATUSES} == {httpx.HTTPStatusError}
+    assert type(failures["httpx: read time-out"]) is httpx.ReadTimeout
 
 
 async def test_the_failures_are_what_their_names_say(failures: dict[str, Exception]):

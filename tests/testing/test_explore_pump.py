@@ -4,9 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from redis.asyncio import Redis
 
-from qlab import Queue, Worker, scripts
+from qlab import Queue, Worker
 from qlab.errors import RedisUnavailable
 from qlab.testing import Actor, Evidence, FaultLab, World, assert_no_failure, explore
 from tests.testing.explored import PATIENT
@@ -42,9 +41,6 @@ def working(key: str | None, name: str = "A") -> Actor:
             finally:
                 ended.set()
 
-        async with Redis.from_url(world.redis_url) as redis:
-            for script in ("recover", "settle_and_take"):  # else two workers race for who meets NOSCRIPT
-                await redis.script_load(scripts.script(script).source)
         worker = Worker("mail", charge, world.redis_url, clock=world.time)
         try:
             await worker.connection.call("recover", max_stalled=5)
