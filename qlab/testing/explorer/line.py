@@ -56,12 +56,25 @@ class Line:
         running.pop(None, None)
         locked = self._lab.locked(running, self._actors) if running else {}
         found = [one for pid, one in running.items() if pid in locked]  # in order of arrival, as pending is
+        self._waiting.update((one, set(locked[one.pid or 0])) for one in found)
+        found = [one for one in found if not self._in_deadlock(one)]  # the server will end one of them
         self._loop.blocked.update(found)
         for one in found:
-            self._waiting[one] = set(locked[one.pid or 0])
             if any(self._is_behind(one, other) for other in self._ahead() if other is not one):
                 self._stop(one)
         return [*found, *(one for one in self._stopped if one in pending)]
+
+    def _in_deadlock(self, one: PgConnection) -> bool:
+        """True if `one` waits for somebody who, over any number of others, waits for `one`."""
+        before = {other.pid: pids for other, pids in self._waiting.items() if other in self._loop.inflight}
+        reached: set[int] = set()
+        ahead = list(self._waiting[one])
+        while ahead:
+            pid = ahead.pop()
+            if pid not in reached:
+                reached.add(pid)
+                ahead += before.get(pid, ())
+        return one.pid in reached
 
     def _is_behind(self, one: PgConnection, other: PgConnection) -> bool:
         """True if both would race: they wait for the same back end, or `one` for `other`, who waits too.
