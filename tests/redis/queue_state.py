@@ -1,6 +1,7 @@
 """Look at a queue from outside: its sets, its invariants, its events."""
 
 import asyncio
+import os
 import time
 
 from qlab.keys import Keys
@@ -14,6 +15,9 @@ SETS = {
     "completed": "ZSET",
     "failed": "ZSET",
 }
+
+CLOCKS_APART = 1000 if os.environ.get("QLAB_REDIS_KIND") == "fakeredis" else 0
+"""Milliseconds between two looks at the clock in one script: a real server looks once, fakeredis each time."""
 
 
 async def members(redis, keys: Keys) -> dict[str, list[str]]:
