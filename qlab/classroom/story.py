@@ -129,6 +129,10 @@ def _expired_when_noticed(events: Sequence[Event]) -> list[Event]:
     return out + list(over.values())
 
 
+_ENDS = ("completed", "failed", "retried", "expired")
+"""What ends a lease."""
+
+
 def with_renewals_grouped(events: Sequence[Event]) -> list[Event]:
     """Keep one renewal for each lease that had any, right before what ends the lease or silences its owner.
 
@@ -137,10 +141,14 @@ def with_renewals_grouped(events: Sequence[Event]) -> list[Event]:
     """
     out: list[Event] = []
     renewed: dict[tuple[str, int, int], Event] = {}
+    over: set[tuple[int, int]] = set()  # a renewal may be on its way while its job ends
     for event in events:
         if event.kind == "renewed":
-            renewed[event.lane, event.job, event.claim] = event
+            if (event.job, event.claim) not in over:
+                renewed[event.lane, event.job, event.claim] = event
             continue
+        if event.kind in _ENDS:
+            over.add((event.job, event.claim))
         for key in list(renewed):
             if _closes(event, *key):
                 out.append(renewed.pop(key))
@@ -151,10 +159,7 @@ def with_renewals_grouped(events: Sequence[Event]) -> list[Event]:
 def _closes(event: Event, lane: str, job: int, claim: int) -> bool:
     if event.kind in ("died", "paused"):
         return event.lane == lane
-    return event.kind in ("completed", "failed", "retried", "expired") and (event.job, event.claim) == (
-        job,
-        claim,
-    )
+    return event.kind in _ENDS and (event.job, event.claim) == (job, claim)
 
 
 def fold(events: Iterable[Event]) -> Story:

@@ -105,6 +105,13 @@ def test_how_often_a_lease_was_renewed_does_not_show() -> None:
     assert Timeline(often, "t").svg() == Timeline(BLOCKED, "t").svg()
 
 
+def test_a_renewal_that_was_on_its_way_while_the_job_ended_does_not_show() -> None:
+    ended = [*BLOCKED[:3], Event(1.0, "completed", "A", 1, 1)]
+    late = [*ended, Event(1.01, "renewed", "A", 1, 1)]
+    assert Timeline(late, "t").svg() == Timeline(ended, "t").svg()
+    assert Timeline(late, "t").sentences == Timeline(ended, "t").sentences
+
+
 def test_between_which_other_events_a_lease_was_renewed_does_not_show() -> None:
     started = Event(0.5, "started", "B")
     later = Event(0.9, "started", "B")

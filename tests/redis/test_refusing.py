@@ -128,7 +128,7 @@ async def test_after_a_failover_workers_and_producers_go_to_the_new_primary(pref
                 await operator.connection.command("REPLICAOF", "127.0.0.1", "1")
                 await until(lambda: _was_added(queue, "new"))
                 await until(lambda: ran == ["old", "new"])
-                assert worker.healthy
+                await until(lambda: worker.healthy)
 
 
 class _Directory(Sentinel):
@@ -162,7 +162,7 @@ async def test_a_client_of_sentinel_is_asked_for_the_primary_at_each_connect(pre
                     await operator.connection.command("REPLICAOF", "127.0.0.1", "1")
                 await until(lambda: _was_added(queue, "new"))
                 await until(lambda: ran == ["old", "new"])
-                assert worker.healthy
+                await until(lambda: worker.healthy)
 
 
 async def _give_password(url, model):
