@@ -225,10 +225,8 @@ class Queue:
 
     async def remove_job_scheduler(self, scheduler_id: str) -> bool:
         """Remove a schedule; jobs that it has made stay. True if there was one."""
-        key, ticks = (
-            f"{self.keys['schedule']}:{check_job_id(scheduler_id, 'schedule id')}",
-            self.keys["schedules"],
-        )
+        key = f"{self.keys['schedule']}:{check_job_id(scheduler_id, 'schedule id')}"
+        ticks = self.keys["schedules"]
         removed = await self.connection.transaction([("ZREM", ticks, scheduler_id), ("DEL", key)])
         return bool(removed[0])
 

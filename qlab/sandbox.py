@@ -7,7 +7,6 @@ its job ended (execute) and sends the Settlement, so no exception has to survive
 from __future__ import annotations
 
 import asyncio
-import inspect
 import multiprocessing
 import os
 import pickle
@@ -21,6 +20,7 @@ from qlab import payload
 from qlab.execute import Handler, Settlement, execute, failure, put_back, runs_on_loop, too_long
 from qlab.job import Job, JobRecord
 from qlab.retry import Waits
+from qlab.tasks import outcome_of
 
 _spawn = multiprocessing.get_context("spawn")
 LOOK = 1.0
@@ -167,8 +167,7 @@ def _serve(pipe: Pipe, handler_bytes: bytes) -> None:
 
 def _on_loop(handler: Handler) -> Any:
     async def run(job: Job) -> Any:
-        value = handler(job)
-        return await value if inspect.isawaitable(value) else value
+        return await outcome_of(handler, job)
 
     return run
 

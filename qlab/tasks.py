@@ -1,8 +1,9 @@
-"""What the worker needs of tasks: hand them work, and end them for sure."""
+"""What workers need of tasks: hand them work, wait for what it comes to, and end them for sure."""
 
 import asyncio
+import inspect
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -76,3 +77,12 @@ async def end(tasks: Iterable[asyncio.Task[Any]], limit: float = 5.0) -> None:
         for task in pending:
             task.cancel()
         _, pending = await asyncio.wait(pending, timeout=0.2)
+
+
+async def outcome_of(function: Callable[..., Any], *values: Any) -> Any:
+    """Call, and wait for what it returns if that can be awaited.
+
+    What a plain function did is done when it returns, so it must not count as a failure.
+    """
+    made = function(*values)
+    return await made if inspect.isawaitable(made) else made

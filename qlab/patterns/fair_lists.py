@@ -15,7 +15,6 @@ a dispatcher may die at any time and several may run: the same entry is then pub
 """
 
 import asyncio
-import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from redis.asyncio import Redis
 from qlab import payload
 from qlab.patterns.names import check_client, check_name, prefix_of
 from qlab.patterns.scripts import call, explained
+from qlab.tasks import outcome_of
 
 __all__ = ["Entry", "FairLists"]
 
@@ -99,9 +99,7 @@ class FairLists:
         if found is None:  # another dispatcher was faster, or the list was deleted: then the turn goes too
             return int(await call(self._redis, "fair_done", keys, tenant=tenant, entry=""))
         number, _, text = _text(found).partition(" ")
-        made = publish(Entry(tenant, f"fair-{self._name}-{number}", json.loads(text)))
-        if inspect.isawaitable(made):  # what a plain function published is published
-            await made
+        await outcome_of(publish, Entry(tenant, f"fair-{self._name}-{number}", json.loads(text)))
         return int(await call(self._redis, "fair_done", keys, tenant=tenant, entry=found))
 
     def _list(self, tenant: str) -> str:

@@ -23,8 +23,9 @@ from typing import Any
 from psycopg.errors import LockNotAvailable
 
 from qlab.postgres.connections import Connection, Source, connection, fetch_one, own_transaction
-from qlab.postgres.values import function, outcome_of, short_text, whole
+from qlab.postgres.values import function, short_text, whole
 from qlab.retry import Seconds, milliseconds
+from qlab.tasks import outcome_of
 
 __all__ = ["Exclusive", "lock_key", "run_exclusive"]
 

@@ -34,8 +34,9 @@ from qlab.postgres.connections import (
     transaction_on,
 )
 from qlab.postgres.days import ONE_DAY, Day, day_in, zone_of
-from qlab.postgres.values import aware, function, outcome_of, short_text, whole
+from qlab.postgres.values import aware, function, short_text, whole
 from qlab.retry import Seconds, seconds
+from qlab.tasks import outcome_of
 
 __all__ = ["CursorMoved", "Day", "day_in", "install", "run_rollup", "set_cursor", "zone_of"]
 

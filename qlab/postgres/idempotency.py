@@ -38,8 +38,9 @@ from qlab.postgres.errors import (
     KeyMismatch,
     NotInstalled,
 )
-from qlab.postgres.values import aware, function, json_text, lock_time, outcome_of, short_text, whole
+from qlab.postgres.values import aware, function, json_text, lock_time, short_text, whole
 from qlab.retry import Seconds, seconds
+from qlab.tasks import outcome_of
 
 __all__ = [
     "Claim",

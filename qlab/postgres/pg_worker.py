@@ -22,8 +22,9 @@ from qlab.errors import LockLost, PayloadError, UnrecoverableError
 from qlab.postgres import pg_queue
 from qlab.postgres.connections import Source
 from qlab.postgres.pg_queue import PgJob
-from qlab.postgres.values import function, json_text, lock_time, outcome_of, short_text, whole
+from qlab.postgres.values import function, json_text, lock_time, short_text, whole
 from qlab.retry import Backoff, Seconds, seconds
+from qlab.tasks import outcome_of
 
 log = logging.getLogger("qlab.pg_worker")
 

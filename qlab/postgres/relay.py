@@ -20,8 +20,9 @@ from qlab import payload
 from qlab.postgres.connections import Connection, Source, connection, fetch_all, touched, transaction_on
 from qlab.postgres.outbox import TABLE, Message
 from qlab.postgres.statements import statement
-from qlab.postgres.values import aware, function, outcome_of, whole
+from qlab.postgres.values import aware, function, whole
 from qlab.retry import Backoff, Seconds, seconds
+from qlab.tasks import outcome_of
 
 log = logging.getLogger("qlab.relay")
 

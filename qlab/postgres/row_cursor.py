@@ -40,7 +40,8 @@ from qlab.postgres.connections import (
     touched,
     transaction_on,
 )
-from qlab.postgres.values import BIGINT, function, outcome_of, short_text, whole
+from qlab.postgres.values import BIGINT, function, short_text, whole
+from qlab.tasks import outcome_of
 
 __all__ = ["CursorAhead", "Position", "install", "run_rows"]
 

@@ -1,8 +1,6 @@
 """Checks what is handed to a statement, so that bad input is refused here, in one clear sentence."""
 
-import inspect
 import re
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -60,12 +58,3 @@ def function(value: object, what: str) -> None:
     """Raise TypeError for what cannot be called, such as a coroutine: then it was called already."""
     if not callable(value):
         raise TypeError(f"{what} must be a function, not {type(value).__name__}; pass it without calling it")
-
-
-async def outcome_of(function: Callable[..., Any], *values: Any) -> Any:
-    """Call, and wait for what it returns if that can be awaited.
-
-    What a plain function did is done when it returns, so it must not count as a failure.
-    """
-    made = function(*values)
-    return await made if inspect.isawaitable(made) else made
